@@ -1,0 +1,1 @@
+"""What asks: producers, the wire contract and the command line of inferq."""

@@ -1,0 +1,1 @@
+"""What answers: models and the workers that run them."""
