@@ -7,7 +7,8 @@ for every datatype. Batching rests on that: it joins bytes and builds one array 
 
 import importlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from struct import Struct
@@ -114,7 +115,8 @@ def dtype_of(datatype: str) -> np.dtype[Any]:
             raise InvalidRequest(
                 "datatype BF16 needs the ml-dtypes package here, and it is not installed"
             ) from None
-        return np.dtype(ml_dtypes.bfloat16)
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
     try:
         return _DTYPES[datatype]
     except KeyError:
@@ -168,11 +170,13 @@ def unpack(datatype: str, shape: Sequence[int], raw: Buffer) -> Array:
     return np.frombuffer(raw, dtype=dtype).reshape(shape)
 
 
-def check_raw(datatype: str, shape: Sequence[int], raw: Buffer) -> None:
-    """Raise what :func:`unpack` would raise, at no cost where the length says it all."""
-    size = item_size(datatype)
-    if size is None or datatype == "BOOL" or len(raw) != element_count(shape) * size:
-        unpack(datatype, shape, raw)
+@contextmanager
+def naming_tensor(name: str) -> Iterator[None]:
+    """Put the tensor's name before whatever is found wrong with it in this block."""
+    try:
+        yield
+    except InvalidRequest as error:
+        raise InvalidRequest(f"tensor '{name}': {error}") from None
 
 
 def _split_elements(raw: Buffer, count: int) -> list[bytes]:
@@ -206,7 +210,7 @@ def pack(array: Array, datatype: str) -> Buffer:
     return np.ascontiguousarray(array, dtype=dtype_of(datatype)).tobytes()
 
 
-def from_json(datatype: str, shape: Sequence[int], data: object) -> Array:
+def from_json_data(datatype: str, shape: Sequence[int], data: object) -> Array:
     """Build an array from JSON data, nested in its shape or flat, row-major.
 
     Raises:
@@ -274,7 +278,7 @@ def _narrow(wide: Array, datatype: str, dtype: np.dtype[Any]) -> Array:
     return narrow
 
 
-def to_json(array: Array, datatype: str) -> list[Any]:
+def to_json_data(array: Array, datatype: str) -> list[Any]:
     """Return an array as a flat list of JSON values.
 
     Raises:
