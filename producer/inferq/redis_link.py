@@ -1,0 +1,273 @@
+"""The one door to Redis: commands out, answers in, trouble translated.
+
+A *flight* is a list of commands sent together and answered together, one round trip. Scripts go
+by hash; one the server has forgotten goes again with its source, alone, never the whole flight: a
+``BLMOVE`` beside it has already moved something.
+
+:meth:`Link.once` sends a flight exactly once. :meth:`Link.run` repeats it until it is answered,
+which is safe for reads and for every script of the contract (``docs/guarantees.md``).
+"""
+
+import asyncio
+import os
+import random
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import redis.asyncio.connection
+import redis.connection
+from redis.exceptions import RedisError, ResponseError
+
+from inferq.contract.errors import InferqError, NoReply, Unavailable
+from inferq.contract.scripts import Script
+from inferq.endpoint import Endpoint
+from inferq.redis_faults import ScriptMissing, fault
+
+Word = str | bytes | int | float
+
+_FIRST_PAUSE_S = 0.01
+_LONGEST_PAUSE_S = 1.0
+
+
+class Command(NamedTuple):
+    """One command as it is sent; ``source`` repeats it if the server has lost the script."""
+
+    words: tuple[Word, ...]
+    source: tuple[Word, ...] | None = None
+
+
+def command(*words: Word) -> Command:
+    """Build an ordinary command."""
+    return Command(words)
+
+
+def call(script: Script, keys: Sequence[str], args: Sequence[Word]) -> Command:
+    """Build a script call by hash."""
+    operands = (len(keys), *keys, *args)
+    return Command(("EVALSHA", script.sha1, *operands), ("EVAL", script.source, *operands))
+
+
+def call_by_source(script: Script, keys: Sequence[str], args: Sequence[Word]) -> Command:
+    """Build a script call that cannot be refused for want of the script."""
+    return Command(("EVAL", script.source, len(keys), *keys, *args))
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds to wait before each further try: doubling, with full jitter."""
+    longest = _FIRST_PAUSE_S
+    while True:
+        yield random.uniform(0, longest)  # noqa: S311 - spreads reconnects, guards nothing
+        longest = min(_LONGEST_PAUSE_S, longest * 2)
+
+
+class _Flight:
+    """The pure half of a flight: what to send, what to send again, what the answers mean."""
+
+    def __init__(self, commands: Sequence[Command], server: str) -> None:
+        self._commands = commands
+        self._server = server
+        self.answers: list[Any] = []
+
+    def words(self) -> list[tuple[Word, ...]]:
+        return [sent.words for sent in self._commands]
+
+    def translate(self, error: Exception) -> InferqError:
+        return fault(error, self._server)
+
+    def refused(self) -> list[int]:
+        """Places of scripts that the server has lost."""
+        return [
+            place
+            for place, answer in enumerate(self.answers)
+            if isinstance(answer, ScriptMissing) and self._commands[place].source is not None
+        ]
+
+    def sources(self, places: Sequence[int]) -> list[tuple[Word, ...]]:
+        return [self._commands[place].source or () for place in places]
+
+
+def _raise_first(answers: Sequence[Any]) -> None:
+    for answer in answers:
+        if isinstance(answer, InferqError):
+            raise answer
+
+
+class Link:
+    """A handful of connections to one server, shared by the threads of one process.
+
+    Args:
+        endpoint: where the server is.
+        socket_timeout_s: how long to wait for an answer; longer than any block it carries.
+
+    Attributes:
+        endpoint: where the server is.
+        opened: connections made so far. It grows when one was lost, and so tells that the server
+            behind the address may be another.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, socket_timeout_s: float = 5.0) -> None:
+        self.endpoint = endpoint
+        self.opened = 0
+        self._socket_timeout_s = socket_timeout_s
+        # Idle connections; taken and put back by any thread, both ends being atomic.
+        self._idle: deque[redis.connection.AbstractConnection] = deque()
+
+    def once(self, commands: Sequence[Command], *, wait_s: float | None = None) -> list[Any]:
+        """Send the commands in one flight and return an answer each, in order.
+
+        An error reply stands in its place as an :class:`InferqError`; the others are valid.
+
+        Args:
+            commands: what to send.
+            wait_s: give up on the first answer after so many seconds (an exact bound, unlike a
+                server's block time); the connection is dropped then.
+
+        Raises:
+            Unavailable: the server cannot be reached, or the connection broke: it is not known
+                which of the commands ran.
+            NoReply: ``wait_s`` is over.
+        """
+        flight = _Flight(commands, self.endpoint.shown)
+        with self._connection(flight) as connection:
+            connection.send_packed_command(connection.pack_commands(flight.words()))
+            if wait_s is not None and not connection.can_read(timeout=wait_s):
+                connection.disconnect()
+                raise NoReply(f"no answer within {wait_s:.3f} s")
+            flight.answers = [_read(connection, flight) for _ in commands]
+            refused = flight.refused()
+            if refused:
+                connection.send_packed_command(connection.pack_commands(flight.sources(refused)))
+                for place in refused:
+                    flight.answers[place] = _read(connection, flight)
+        return flight.answers
+
+    def run(self, *commands: Command, patience_s: float = 0.0) -> list[Any]:
+        """Send a flight that may safely be repeated, until it is answered without error.
+
+        Raises:
+            Unavailable: no answer within ``patience_s`` seconds.
+            InferqError: the server refused one of the commands; repeating would not help.
+        """
+        give_up = time.monotonic() + patience_s
+        for pause_s in pauses():
+            try:
+                answers = self.once(commands)
+                _raise_first(answers)
+            except Unavailable:
+                if time.monotonic() + pause_s >= give_up:
+                    raise
+                time.sleep(pause_s)
+            else:
+                return answers
+        raise AssertionError("pauses() never ends")
+
+    def close(self) -> None:
+        """Close the idle connections. The link stays usable and opens new ones on demand."""
+        while self._idle:
+            self._idle.pop().disconnect()
+
+    @contextmanager
+    def _connection(self, flight: _Flight) -> Iterator[redis.connection.AbstractConnection]:
+        connection = self._take()
+        try:
+            yield connection
+        except (RedisError, OSError) as error:
+            connection.disconnect()
+            raise flight.translate(error) from None
+        except BaseException:
+            # A flight that was cut short leaves answers behind that belong to nobody.
+            connection.disconnect()
+            raise
+        self._idle.append(connection)
+
+    def _take(self) -> redis.connection.AbstractConnection:
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                break
+            # A connection inherited through fork belongs to the parent.
+            if connection.pid == os.getpid():
+                return connection
+        self.opened += 1
+        return self.endpoint.connection(self._socket_timeout_s)
+
+
+def _read(connection: redis.connection.AbstractConnection, flight: _Flight) -> Any:
+    try:
+        return connection.read_response()
+    except ResponseError as error:
+        return flight.translate(error)
+
+
+class AsyncLink:
+    """:class:`Link` for one event loop."""
+
+    def __init__(self, endpoint: Endpoint, *, socket_timeout_s: float = 5.0) -> None:
+        self.endpoint = endpoint
+        self._socket_timeout_s = socket_timeout_s
+        self._idle: deque[redis.asyncio.connection.AbstractConnection] = deque()
+
+    async def once(self, commands: Sequence[Command]) -> list[Any]:
+        """See :meth:`Link.once`. A cancelled flight drops its connection."""
+        flight = _Flight(commands, self.endpoint.shown)
+        connection = self._take()
+        try:
+            packed = connection.pack_commands(flight.words())
+            await connection.send_packed_command(packed)
+            flight.answers = [await _read_async(connection, flight) for _ in commands]
+            refused = flight.refused()
+            if refused:
+                await connection.send_packed_command(
+                    connection.pack_commands(flight.sources(refused))
+                )
+                for place in refused:
+                    flight.answers[place] = await _read_async(connection, flight)
+        except (RedisError, OSError) as error:
+            await connection.disconnect(nowait=True)
+            raise flight.translate(error) from None
+        except BaseException:
+            # Without this a later flight would read this one's answers.
+            await connection.disconnect(nowait=True)
+            raise
+        self._idle.append(connection)
+        return flight.answers
+
+    async def run(self, *commands: Command, patience_s: float = 0.0) -> list[Any]:
+        """See :meth:`Link.run`."""
+        give_up = time.monotonic() + patience_s
+        for pause_s in pauses():
+            try:
+                answers = await self.once(commands)
+                _raise_first(answers)
+            except Unavailable:
+                if time.monotonic() + pause_s >= give_up:
+                    raise
+                await asyncio.sleep(pause_s)
+            else:
+                return answers
+        raise AssertionError("pauses() never ends")
+
+    async def close(self) -> None:
+        """See :meth:`Link.close`."""
+        while self._idle:
+            await self._idle.pop().disconnect()
+
+    def _take(self) -> redis.asyncio.connection.AbstractConnection:
+        return (
+            self._idle.pop()
+            if self._idle
+            else self.endpoint.async_connection(self._socket_timeout_s)
+        )
+
+
+async def _read_async(
+    connection: redis.asyncio.connection.AbstractConnection, flight: _Flight
+) -> Any:
+    try:
+        return await connection.read_response()
+    except ResponseError as error:
+        return flight.translate(error)
