@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import redis.asyncio.connection
 import redis.connection
@@ -18,6 +18,8 @@ _SECRET_QUERIES = frozenset({"password", "ssl_password"})
 
 def masked(url: str) -> str:
     """Return the address as it may be shown: any password replaced by ``***``."""
+    if "://" not in url:
+        return url
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -32,8 +34,7 @@ def masked(url: str) -> str:
         ],
         safe="*/",
     )
-    # Not geturl(): it drops the empty host of unix:///path.
-    return SplitResult(parts.scheme, login + host, parts.path, query, "").geturl()
+    return f"{parts.scheme}://{login}{host}{parts.path}" + (f"?{query}" if query else "")
 
 
 @dataclass(frozen=True)

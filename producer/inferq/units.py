@@ -1,0 +1,33 @@
+"""Durations and sizes as people write them: ``2ms``, ``30s``, ``5min``, ``64MiB``."""
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator, ByteSize
+
+from inferq.contract.errors import InvalidSetting
+
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3_600.0}
+_DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*\Z")
+
+
+def seconds(text: object) -> float:
+    """Read a duration: a number of seconds, or a number with one of us, ms, s, min, h.
+
+    Raises:
+        InvalidSetting: anything else, or a negative duration.
+    """
+    match = _DURATION.match(str(text))
+    if match is None or (match[2] and match[2] not in _SECONDS):
+        raise InvalidSetting(
+            f"{str(text)!r} is not a duration: expected seconds, or a number with us, ms, s, min "
+            "or h, such as 250ms"
+        )
+    return float(match[1]) * _SECONDS.get(match[2], 1.0)
+
+
+Seconds = Annotated[float, BeforeValidator(seconds)]
+"""A settings field in seconds that also reads ``250ms``."""
+
+Bytes = ByteSize
+"""A settings field in bytes that also reads ``64MiB``."""
