@@ -25,9 +25,6 @@ class Embedder(Model):
     outputs = [TensorSpec("embedding", "FP32", [DIMENSIONS])]  # noqa: RUF012
     max_batch_size = 256
 
-    def load(self) -> None:
-        """Nothing to load: the hash is the model."""
-
     def predict(self, text: NDArray[np.object_]) -> dict[str, NDArray[np.float32]]:
         """Return ``embedding`` float32 ``[N, 64]`` for ``text``, ``[N]`` objects of ``bytes``."""
         features = [features_of(one.decode(errors="replace")) for one in text]
