@@ -21,8 +21,8 @@ _WORD = re.compile(r"\w+")
 class Embedder(Model):
     """``text`` in UTF-8 to ``embedding``, a vector of length 1, or 0 for a text without words."""
 
-    inputs = [TensorSpec("text", "BYTES", [])]  # noqa: RUF012
-    outputs = [TensorSpec("embedding", "FP32", [DIMENSIONS])]  # noqa: RUF012
+    inputs = [TensorSpec("text", "BYTES", [])]
+    outputs = [TensorSpec("embedding", "FP32", [DIMENSIONS])]
     max_batch_size = 256
 
     def predict(self, text: NDArray[np.object_]) -> dict[str, NDArray[np.float32]]:

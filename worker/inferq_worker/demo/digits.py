@@ -18,8 +18,8 @@ Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 class Digits(Model):
     """A small network: per batch three matrix products, whatever the number of images."""
 
-    inputs = [TensorSpec("pixels", "FP32", [64])]  # noqa: RUF012
-    outputs = [TensorSpec("label", "INT64", [])]  # noqa: RUF012
+    inputs = [TensorSpec("pixels", "FP32", [64])]
+    outputs = [TensorSpec("label", "INT64", [])]
     max_batch_size = 64
 
     def load(self) -> None:

@@ -1,0 +1,1 @@
+"""Which rows run together: pure decisions, no clock, no Redis, no model."""
