@@ -202,6 +202,8 @@ class TestUsers:
         parent = programs.python("-c", PARENT, folder)
         assert parent.wait() == 0, parent.output("stderr")
         assert not (folder / "server.sock").exists()
+        with embedded.start(folder, chosen_binary()):
+            assert embedded.answers(folder / "server.sock")
 
 
 PARENT = """
@@ -260,7 +262,7 @@ class TestServer:
         assert made.stat().st_mode & 0o777 == 0o700
         leave(user)
 
-    @pytest.mark.parametrize("runtime", [None, "", "relative", "/nowhere/to/be/found"])
+    @pytest.mark.parametrize("runtime", [None, "", "relative", "/dev/null"])
     def test_default_folder_without_a_runtime_folder(
         self, programs: Programs, folder: Path, runtime: str | None
     ) -> None:
@@ -271,6 +273,23 @@ class TestServer:
         made = folder / f"inferq-{os.geteuid()}"
         assert embedded.answers(made / "server.sock")
         assert made.stat().st_mode & 0o777 == 0o700
+        leave(user)
+
+    def test_runtime_folder_of_another_user(self, programs: Programs, folder: Path) -> None:
+        """XDG_RUNTIME_DIR as su leaves it, another user's, is passed over and not written to."""
+        folder.mkdir()
+        foreign = folder / "foreign"
+        # Root can give a folder away; to everybody else the top belongs to another.
+        if os.geteuid() == 0:
+            foreign.mkdir()
+            os.chown(foreign, 65534, 65534)
+        else:
+            foreign = Path("/")
+        env = {"XDG_RUNTIME_DIR": str(foreign), "TMPDIR": str(folder)}
+        user = programs.python(USER, env=env)
+        user.wait_for("using unix://", stream="stdout")
+        assert embedded.answers(folder / f"inferq-{os.geteuid()}" / "server.sock")
+        assert not (foreign / "inferq").exists()
         leave(user)
 
     def test_unknown_locale(self, folder: Path, programs: Programs) -> None:
