@@ -1,4 +1,4 @@
-"""A private server for the Redis address ``embedded``: started once, shared, stopped by its last user.
+"""A private server for the address ``embedded``: started once, shared, stopped by its last user.
 
 The server lives in a folder of the user's, on a Unix socket without a port, in memory only. Three
 locks keep it in order. All are ``flock``, which the kernel drops with the process that holds it, so
@@ -76,7 +76,8 @@ def start(folder: Path | None = None, binary: ServerBinary | None = None) -> Emb
     """Join the private server of ``folder``, starting it if there is none.
 
     ``folder`` defaults to :func:`runtime_folder`; it is made with mode 0700 if it is missing.
-    ``binary`` defaults to what :func:`~inferq.server_binary.find_binary` finds; it matters only to who starts the server.
+    ``binary`` defaults to what :func:`~inferq.server_binary.find_binary` finds; it matters only to
+    who starts the server.
 
     Raises:
         InvalidSetting: the folder is not the user's alone, or its path is too long for a socket.
