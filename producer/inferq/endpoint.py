@@ -1,6 +1,7 @@
 """Where Redis is: an address, taken apart once, with its secrets kept out of every message."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -19,7 +20,8 @@ _SECRET_QUERIES = frozenset({"password", "ssl_password"})
 def masked(url: str) -> str:
     """Return the address as it may be shown: any password replaced by ``***``."""
     if "://" not in url:
-        return url
+        # No address, but perhaps one whose scheme was forgotten.
+        return url if "@" not in url else "***@" + url.rpartition("@")[2]
     try:
         parts = urlsplit(url)
         host = parts.netloc.rpartition("@")[2]
@@ -90,6 +92,24 @@ class Endpoint:
             socket_timeout_s,
         )
         return made
+
+
+@contextmanager
+def open_endpoint(url: str) -> Iterator[Endpoint]:
+    """Yield the endpoint of an address; ``embedded`` holds a private server meanwhile.
+
+    Raises:
+        InvalidSetting: see :meth:`Endpoint.parse`.
+        ServerUnfit: no server program is found for ``embedded``, or it does not start.
+    """
+    if url != EMBEDDED:
+        yield Endpoint.parse(url)
+        return
+    # Imported here: it is for POSIX only, and most addresses do not need it.
+    from inferq import embedded  # noqa: PLC0415
+
+    with embedded.start() as server:
+        yield Endpoint.parse(server.url)
 
 
 def _make(

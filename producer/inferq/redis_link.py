@@ -9,11 +9,12 @@ which is safe for reads and for every script of the contract (``docs/guarantees.
 """
 
 import asyncio
+import math
 import os
 import random
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -30,6 +31,8 @@ Word = str | bytes | int | float
 
 _FIRST_PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 1.0
+# How often a flight that may be abandoned asks whether it is. Not an answer's latency.
+_LOOK_S = 0.2
 
 
 class Command(NamedTuple):
@@ -115,7 +118,13 @@ class Link:
         # Idle connections; taken and put back by any thread, both ends being atomic.
         self._idle: deque[redis.connection.AbstractConnection] = deque()
 
-    def once(self, commands: Sequence[Command], *, wait_s: float | None = None) -> list[Any]:
+    def once(
+        self,
+        commands: Sequence[Command],
+        *,
+        wait_s: float = math.inf,
+        abandon: Callable[[], bool] | None = None,
+    ) -> list[Any]:
         """Send the commands in one flight and return an answer each, in order.
 
         An error reply stands in its place as an :class:`InferqError`; the others are valid.
@@ -124,18 +133,18 @@ class Link:
             commands: what to send.
             wait_s: give up on the first answer after so many seconds (an exact bound, unlike a
                 server's block time); the connection is dropped then.
+            abandon: asked a few times a second while the first answer is out; true gives up.
 
         Raises:
             Unavailable: the server cannot be reached, or the connection broke: it is not known
                 which of the commands ran.
-            NoReply: ``wait_s`` is over.
+            NoReply: ``wait_s`` is over, or the flight was abandoned.
         """
         flight = _Flight(commands, self.endpoint.shown)
         with self._connection(flight) as connection:
             connection.send_packed_command(connection.pack_commands(flight.words()))
-            if wait_s is not None and not connection.can_read(timeout=wait_s):
-                connection.disconnect()
-                raise NoReply(f"no answer within {wait_s:.3f} s")
+            if abandon is not None or wait_s < math.inf:
+                _await_answer(connection, wait_s, abandon)
             flight.answers = [_read(connection, flight) for _ in commands]
             refused = flight.refused()
             if refused:
@@ -194,6 +203,20 @@ class Link:
                 return connection
         self.opened += 1
         return self.endpoint.connection(self._socket_timeout_s)
+
+
+def _await_answer(
+    connection: redis.connection.AbstractConnection,
+    wait_s: float,
+    abandon: Callable[[], bool] | None,
+) -> None:
+    give_up_s = time.monotonic() + wait_s
+    while True:
+        left_s = max(0.0, give_up_s - time.monotonic())
+        if connection.can_read(timeout=left_s if abandon is None else min(left_s, _LOOK_S)):
+            return
+        if time.monotonic() >= give_up_s or (abandon is not None and abandon()):
+            raise NoReply(f"no answer within {wait_s:.3f} s")
 
 
 def _read(connection: redis.connection.AbstractConnection, flight: _Flight) -> Any:

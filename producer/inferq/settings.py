@@ -42,7 +42,7 @@ class ConnectionSettings(_Settings):
     """
 
     redis_url: str = Field(
-        "redis://localhost:6379/0",
+        default="redis://localhost:6379/0",
         validation_alias=AliasChoices("INFERQ_REDIS_URL", "REDIS_URL"),
     )
     prefix: str = "inferq"
@@ -72,9 +72,9 @@ class ProducerSettings(ConnectionSettings):
         map_window: requests :meth:`Producer.map` keeps under way.
     """
 
-    queue_limit: int = Field(1_000_000, ge=1)
-    pending_ttl_s: Seconds = Field(86_400.0, ge=86_400)
-    patience_s: Seconds = Field(10.0, ge=0)
-    poll_s: Seconds = Field(1.0, ge=0.05)
-    metadata_ttl_s: Seconds = Field(60.0, ge=0)
-    map_window: int = Field(1_024, ge=1)
+    queue_limit: int = Field(default=1_000_000, ge=1)
+    pending_ttl_s: Seconds = Field(default=86_400.0, ge=86_400)
+    patience_s: Seconds = Field(default=10.0, ge=0)
+    poll_s: Seconds = Field(default=1.0, ge=0.05)
+    metadata_ttl_s: Seconds = Field(default=60.0, ge=0)
+    map_window: int = Field(default=1_024, ge=1)

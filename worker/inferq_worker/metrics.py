@@ -65,6 +65,10 @@ class Tally:
         """Add to a plain counter."""
         self._counts[field] += amount
 
+    def put(self, field: str, amount: int) -> None:
+        """Set what this batch adds to a plain counter."""
+        self._counts[field] = amount
+
     def observe(self, histogram: str, values: Sequence[float]) -> None:
         """Count each value in its bucket."""
         fields = _FIELDS[histogram]

@@ -24,17 +24,17 @@ class WorkerSettings(ConnectionSettings):
         claim_bytes: size at which a claim is closed, whatever its count.
     """
 
-    max_batch_size: int | None = Field(None, ge=1, le=100_000)
-    lease_s: Seconds = Field(15.0, ge=0.3)
-    max_attempts: int = Field(4, ge=1)
-    drain_timeout_s: Seconds = Field(30.0, ge=0)
-    reply_ttl_s: Seconds = Field(600.0, ge=60)
-    reply_ttl_max_s: Seconds = Field(86_400.0, ge=60)
-    inbox_ttl_s: Seconds = Field(600.0, ge=1)
-    inbox_limit: int = Field(100_000, ge=1)
-    dead_limit: int = Field(1_000, ge=0)
-    max_message_bytes: Bytes = Field(Bytes(16 * 1024**2), ge=1)
-    claim_bytes: Bytes = Field(Bytes(64 * 1024**2), ge=1)
+    max_batch_size: int | None = Field(default=None, ge=1, le=100_000)
+    lease_s: Seconds = Field(default=15.0, ge=0.3)
+    max_attempts: int = Field(default=4, ge=1)
+    drain_timeout_s: Seconds = Field(default=30.0, ge=0)
+    reply_ttl_s: Seconds = Field(default=600.0, ge=60)
+    reply_ttl_max_s: Seconds = Field(default=86_400.0, ge=60)
+    inbox_ttl_s: Seconds = Field(default=600.0, ge=1)
+    inbox_limit: int = Field(default=100_000, ge=1)
+    dead_limit: int = Field(default=1_000, ge=0)
+    max_message_bytes: Bytes = Field(default=Bytes(16 * 1024**2), ge=1)
+    claim_bytes: Bytes = Field(default=Bytes(64 * 1024**2), ge=1)
 
     @model_validator(mode="after")
     def _replies_live_within_bounds(self) -> "WorkerSettings":

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from inferq.contract.errors import InvalidRequest, InvalidSetting
 
 Array = NDArray[Any]
-Buffer = bytes | memoryview
+Buffer = bytes | bytearray | memoryview
 
 _DTYPES: Final = {
     "BOOL": np.dtype("?"),

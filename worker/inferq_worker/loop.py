@@ -1,0 +1,241 @@
+"""The loop: claim, run, complete.
+
+Dumb on purpose: what to claim, how to run and what to write is decided elsewhere. One flight
+completes batch k and claims batch k + 1. With nothing to claim it blocks, and the first request
+wakes it together with whatever came along.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+from inferq.contract.errors import Expired, InferqError, QueueFull
+from inferq.contract.requests import Request
+from inferq.redis_link import command
+from inferq_worker.delivery import Delivery, Parcel, Timing, Why
+from inferq_worker.intake import Claim, Intake, Mode, Refused
+from inferq_worker.membership import Membership
+from inferq_worker.runner import Outcome, Runner
+from inferq_worker.session import Displaced, GaveUp, Session
+from inferq_worker.settings import WorkerSettings
+
+log = logging.getLogger(__name__)
+
+# Pauses of a worker whose blocking move is refused: full memory is drained by the script alone.
+_REFUSED_PAUSES_S = (0.01, 0.02, 0.04, 0.08, 0.16, 0.25)
+
+
+class Until(Enum):
+    """What ends a loop besides being stopped."""
+
+    STOPPED = "stopped"
+    EMPTY = "empty"
+
+
+class Loop:
+    """One worker's main loop over a loaded model. For one thread, but for :meth:`stop`."""
+
+    def __init__(  # noqa: PLR0917 - the parts of a worker, put together in one place
+        self,
+        session: Session,
+        membership: Membership,
+        intake: Intake,
+        runner: Runner,
+        delivery: Delivery,
+        settings: WorkerSettings,
+        stop: threading.Event,
+    ) -> None:
+        self._session = session
+        self._membership = membership
+        self._intake = intake
+        self._runner = runner
+        self._delivery = delivery
+        self._settings = settings
+        self._stop = stop
+        self._refusals = 0
+        self._answered = 0
+
+    def run(self, until: Until = Until.STOPPED, max_requests: float = float("inf")) -> int:
+        """Work until stopped; return how many requests were answered.
+
+        Args:
+            until: ``EMPTY`` ends it when nothing waits.
+            max_requests: ends it between two batches, once so many were answered.
+        """
+        membership = self._membership
+        parcel: Parcel | None = None
+        try:
+            uptime_s = self._session.meet()
+            membership.join()
+            membership.sweep_at_start(uptime_s)
+            while not (self._stop.is_set() or self._answered >= max_requests):
+                try:
+                    claim = self._turn(parcel)
+                    parcel = None
+                    if claim is None and until is Until.EMPTY:
+                        break
+                    claim = claim or self._wait()
+                    if claim is not None:
+                        parcel = self._work(claim)
+                except Displaced:
+                    parcel = None
+                    membership.move()
+            if parcel is not None:
+                self._deliver(parcel)
+            membership.leave()
+        except GaveUp:
+            log.warning("stopped without an answer from Redis; the lease frees what is held")
+        return self._answered
+
+    def _turn(self, parcel: Parcel | None) -> Claim | None:
+        """Deliver the last batch, if any, and claim the next in the same flight."""
+        seat = self._membership.seat
+        if parcel is None:
+            (answer,) = self._session.send(self._intake.claim(seat, self._mode()))
+            return self._opened(answer)
+        completing = self._delivery.complete(seat, parcel)
+        seat.number = parcel.number + 1
+        *_, answer = self._session.send(*completing, self._intake.claim(seat, self._mode()))
+        self._delivered(parcel)
+        return self._opened(answer)
+
+    def _deliver(self, parcel: Parcel) -> None:
+        try:
+            self._session.send(*self._delivery.complete(self._membership.seat, parcel))
+        except Displaced:
+            return
+        self._membership.seat.number = parcel.number + 1
+        self._delivered(parcel)
+
+    def _delivered(self, parcel: Parcel) -> None:
+        # Also when it was fenced: then another owns these requests, or our first copy arrived.
+        self._answered += len(parcel.letters)
+        self._membership.seat.floor = parcel.number + 1
+
+    def _mode(self) -> Mode:
+        """Every second claim asks for a suspect first, the others only when nothing else waits."""
+        return "last" if self._membership.seat.number % 2 else "first"
+
+    def _wait(self) -> Claim | None:
+        """Block until something arrives, or for a third of the lease."""
+        membership = self._membership
+        answers = self._session.wait(
+            self._intake.idle_flight(membership.seat, membership.info("idle"))
+        )
+        if answers is None:
+            return None
+        opened, moved, answer = answers
+        for refused in (opened, answer):
+            if isinstance(refused, InferqError):
+                self._session.disturbed(refused)
+                return None
+        claim = self._opened(answer)
+        if isinstance(moved, InferqError):
+            if claim is None:
+                self._pause(moved)
+        else:
+            self._refusals = 0
+            if claim is None:
+                membership.sweep()
+        return claim
+
+    def _pause(self, refusal: InferqError) -> None:
+        """Wait a little where blocking is refused."""
+        if self._refusals == 0:
+            log.warning("cannot block for requests, looking for them instead: %s", refusal)
+        longest = len(_REFUSED_PAUSES_S) - 1
+        # Only full memory passes from one moment to the next.
+        place = min(self._refusals, longest) if isinstance(refusal, QueueFull) else longest
+        self._refusals += 1
+        self._stop.wait(_REFUSED_PAUSES_S[place])
+
+    def _opened(self, answer: Any) -> Claim | None:
+        """Read a claim; ``None`` if it holds nothing."""
+        seat = self._membership.seat
+        found = self._intake.read(seat, answer)
+        if isinstance(found, Refused):
+            if found.closed is None:
+                raise Displaced
+            seat.number = found.closed + 1
+            return self._turn(None)
+        if found.wrong_type:
+            log.error("a lane of %s is a key of another type; passed over", seat.keys.model)
+        if found.lease_ended:
+            self._membership.sweep()
+        return found if found.held else None
+
+    def _work(self, claim: Claim) -> Parcel | None:
+        """Run a claim and pack what it came to; ``None`` if it slipped away before it ran."""
+        if claim.is_suspect and not self._started():
+            return None
+        worker = self._membership.seat.worker
+        started_ms = self._session.now_ms()
+        parcel = self._delivery.open_parcel(claim, started_ms)
+        for message, refusal in claim.rejected:
+            log.warning("refused a message of %d bytes: %s", len(message), refusal.error)
+        if claim.attempts >= self._settings.max_attempts:
+            log.error("gave up a request after %d deaths of its workers", claim.attempts)
+            self._delivery.give_up(parcel, claim, worker, started_ms)
+            return parcel
+        requests = self._still_wanted(claim, parcel, started_ms)
+        outcomes, calls = self._runner.run(requests)
+        _log_exceptions(outcomes)
+        why = Why(self._reason(claim), claim.attempts + 1, worker, started_ms)
+        self._delivery.add_outcomes(parcel, requests, outcomes, why)
+        timing = Timing(started_ms, self._session.now_ms())
+        self._delivery.count(parcel, requests, outcomes, calls, timing)
+        return parcel
+
+    def _started(self) -> bool:
+        """Put on record that a suspect is touched now, so that a death is charged to it."""
+        (answer,) = self._session.send(self._intake.claim(self._membership.seat, "start"))
+        return self._opened(answer) is not None
+
+    def _reason(self, claim: Claim) -> str:
+        if claim.is_suspect:
+            return "suspect"
+        return "full" if self._intake.is_full(claim) else "idle"
+
+    def _still_wanted(self, claim: Claim, parcel: Parcel, now_ms: int) -> list[Request]:
+        """Leave out what was answered meanwhile (cancelled, say) and what came too late."""
+        answered: Sequence[int] = [0] * len(claim.requests)
+        if claim.requests and (claim.cancelled_lately or claim.is_suspect):
+            keys = self._membership.seat.keys
+            answered = self._session.send(
+                *(command("STRLEN", keys.reply(request.id)) for request in claim.requests)
+            )
+        wanted = []
+        for request, length in zip(claim.requests, answered, strict=True):
+            late_ms = lateness_ms(request, now_ms)
+            if length:
+                self._delivery.remind(parcel, request.address)
+            elif late_ms > 0:
+                error = Expired(f"timeout ran out {late_ms} ms before the model could start")
+                why = {"attempt": claim.attempts + 1, "worker": self._membership.seat.worker}
+                self._delivery.refuse(parcel, request.address, error, why)
+            else:
+                wanted.append(request)
+        return wanted
+
+
+def lateness_ms(request: Request, now_ms: int) -> int:
+    """Return by how many ms a request's budget is overdrawn; without a stamp it starts now."""
+    given = request.parameters
+    if not given.timeout or given.submitted_ms is None:
+        return 0
+    return max(0, now_ms - given.submitted_ms - given.timeout // 1000)
+
+
+def _log_exceptions(outcomes: Sequence[Outcome]) -> None:
+    """Log what the model raised: once a batch, or a broken model would fill the disk."""
+    raised = [
+        outcome.result
+        for outcome in outcomes
+        if isinstance(outcome.result, InferqError) and outcome.result.__cause__ is not None
+    ]
+    if raised:
+        log.error(
+            "%s (%d requests of this batch)", raised[0], len(raised), exc_info=raised[0].__cause__
+        )
