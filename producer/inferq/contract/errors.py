@@ -100,9 +100,11 @@ class Expired(BusyError):
 
 
 class QueueFull(BusyError):
-    """The queue is at its limit, or the server's memory is; nothing was submitted.
+    """The queue is at its limit, or the server's memory is.
 
     ``retry_after_ms`` is a hint: how long to wait before the next try, in milliseconds.
+    ``accepted`` holds the handles of what a large ``submit_many`` had submitted before; else
+    nothing was submitted.
     """
 
     code = "queue_full"
@@ -110,6 +112,7 @@ class QueueFull(BusyError):
     def __init__(self, message: str, *, retry_after_ms: int = 1_000) -> None:
         super().__init__(message)
         self.retry_after_ms = retry_after_ms
+        self.accepted: tuple[Any, ...] = ()
 
 
 class NoReply(BusyError, TimeoutError):
