@@ -3,11 +3,12 @@
 import re
 from typing import Annotated
 
-from pydantic import BeforeValidator, ByteSize
+from pydantic import BeforeValidator, ByteSize, TypeAdapter, ValidationError
 
 from inferq.contract.errors import InvalidSetting
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3_600.0}
+_SIZE = TypeAdapter(ByteSize)
 _DURATION = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*\Z")
 
 
@@ -26,8 +27,24 @@ def seconds(text: object) -> float:
     return float(match[1]) * _SECONDS.get(match[2], 1.0)
 
 
+def size_bytes(text: object) -> int:
+    """Read a size: a whole number of bytes, or a number with a unit such as KiB or MB.
+
+    Raises:
+        InvalidSetting: anything else.
+    """
+    try:
+        # A plain int: redis-py's packer takes no subclass of it.
+        return int(_SIZE.validate_python(text))
+    except ValidationError:
+        raise InvalidSetting(
+            f"{str(text)!r} is not a size: expected bytes, or a number with KiB, MiB, GiB, kB, MB "
+            "or GB"
+        ) from None
+
+
 Seconds = Annotated[float, BeforeValidator(seconds)]
 """A settings field in seconds that also reads ``250ms``."""
 
-Bytes = ByteSize
+Bytes = Annotated[int, BeforeValidator(size_bytes)]
 """A settings field in bytes that also reads ``64MiB``."""

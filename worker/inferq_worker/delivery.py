@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pydantic_core import from_json, to_json
 
 from inferq.contract import scripts
+from inferq.contract.counters import SUCCEEDED, outcome_field
 from inferq.contract.description import ModelDescription
 from inferq.contract.errors import (
     Cancelled,
@@ -24,7 +25,7 @@ from inferq.contract.replies import ReplyWriter, output_form
 from inferq.contract.requests import Address, Request
 from inferq.redis_link import Command, call
 from inferq_worker.intake import Claim
-from inferq_worker.metrics import SUCCEEDED, Tally, outcome_field
+from inferq_worker.metrics import Tally
 from inferq_worker.runner import Answer, ModelCall, Outcome
 from inferq_worker.seat import Seat
 from inferq_worker.settings import WorkerSettings

@@ -36,7 +36,10 @@ class ModelCall(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one request; ``call`` is the last model call it was in, if any."""
+    """What became of one request.
+
+    ``call`` is the last model call it was in, if any, with the time of all its calls.
+    """
 
     result: Answer | InferqError
     call: ModelCall | None
@@ -113,7 +116,7 @@ class Runner:
             self._call(batch, segments[half:])
             return
         for index, segment in enumerate(segments):
-            batch.calls[segment.place] = call
+            batch.note(segment.place, call)
             if error is None:
                 batch.parts[segment.place].append(shares[index])
             else:
@@ -202,6 +205,12 @@ class _Batch:
         self.errors: list[InferqError | None] = [None] * len(requests)
         self.calls: list[ModelCall | None] = [None] * len(requests)
         self.all_calls: list[ModelCall] = []
+
+    def note(self, place: int, call: ModelCall) -> None:
+        """Charge a call to a request; one whose rows took several has waited for all of them."""
+        before = self.calls[place]
+        spent_ns = call.compute_ns + (before.compute_ns if before is not None else 0)
+        self.calls[place] = call._replace(compute_ns=spent_ns)
 
 
 def stack(requests: Sequence[Request], segments: Sequence[Segment]) -> dict[str, Array]:

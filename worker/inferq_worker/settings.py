@@ -33,8 +33,8 @@ class WorkerSettings(ConnectionSettings):
     inbox_ttl_s: Seconds = Field(default=600.0, ge=1)
     inbox_limit: int = Field(default=100_000, ge=1)
     dead_limit: int = Field(default=1_000, ge=0)
-    max_message_bytes: Bytes = Field(default=Bytes(16 * 1024**2), ge=1)
-    claim_bytes: Bytes = Field(default=Bytes(64 * 1024**2), ge=1)
+    max_message_bytes: Bytes = Field(default=16 * 1024**2, ge=1)
+    claim_bytes: Bytes = Field(default=64 * 1024**2, ge=1)
 
     @model_validator(mode="after")
     def _replies_live_within_bounds(self) -> "WorkerSettings":
