@@ -26,7 +26,8 @@ from typing import Final
 LATENCY_EDGES_S: Final = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
-BATCHHISTOGRAMS: Final = {
+BATCH_EDGES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+HISTOGRAMS: Final = {
     "batch_size": BATCH_EDGES,
     "queue": LATENCY_EDGES_S,
     "compute": LATENCY_EDGES_S,
