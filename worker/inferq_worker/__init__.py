@@ -2,5 +2,7 @@
 
 from inferq.contract.tensors import TensorSpec
 from inferq_worker.model import Model, model
+from inferq_worker.server import InferenceMetrics, ModelServer
+from inferq_worker.worker import Worker
 
-__all__ = ["Model", "TensorSpec", "model"]
+__all__ = ["InferenceMetrics", "Model", "ModelServer", "TensorSpec", "Worker", "model"]

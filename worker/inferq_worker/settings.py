@@ -6,6 +6,9 @@ from inferq.contract.errors import InvalidSetting
 from inferq.settings import ConnectionSettings
 from inferq.units import Bytes, Seconds
 
+MAX_MESSAGE_BYTES = 16 * 1024**2
+"""Size of the largest request and reply, unless set otherwise."""
+
 
 class WorkerSettings(ConnectionSettings):
     """How a worker claims, runs and answers.
@@ -33,7 +36,7 @@ class WorkerSettings(ConnectionSettings):
     inbox_ttl_s: Seconds = Field(default=600.0, ge=1)
     inbox_limit: int = Field(default=100_000, ge=1)
     dead_limit: int = Field(default=1_000, ge=0)
-    max_message_bytes: Bytes = Field(default=16 * 1024**2, ge=1)
+    max_message_bytes: Bytes = Field(default=MAX_MESSAGE_BYTES, ge=1)
     claim_bytes: Bytes = Field(default=64 * 1024**2, ge=1)
 
     @model_validator(mode="after")
