@@ -71,9 +71,9 @@ class Runner:
         """
         batch = _Batch(requests)
         for places in self._groups(requests):
-            rows = [requests[place].layout.rows for place in places]
+            rows = [(place, requests[place].layout.rows) for place in places]
             for segments in pack_rows(rows, self._max_rows):
-                self._call(batch, [seg._replace(place=places[seg.place]) for seg in segments])
+                self._call(batch, segments)
         outcomes = [
             Outcome(self._joined(batch.parts[place]) if error is None else error, call)
             for place, (error, call) in enumerate(zip(batch.errors, batch.calls, strict=True))
@@ -209,8 +209,9 @@ class _Batch:
     def note(self, place: int, call: ModelCall) -> None:
         """Charge a call to a request; one whose rows took several has waited for all of them."""
         before = self.calls[place]
-        spent_ns = call.compute_ns + (before.compute_ns if before is not None else 0)
-        self.calls[place] = call._replace(compute_ns=spent_ns)
+        if before is not None:
+            call = call._replace(compute_ns=call.compute_ns + before.compute_ns)
+        self.calls[place] = call
 
 
 def stack(requests: Sequence[Request], segments: Sequence[Segment]) -> dict[str, Array]:

@@ -22,15 +22,15 @@ class Segment(NamedTuple):
         return self.stop - self.start
 
 
-def pack_rows(rows: Sequence[int], max_rows: int) -> list[list[Segment]]:
-    """Distribute requests of the given row counts over calls of at most ``max_rows`` rows.
+def pack_rows(rows: Sequence[tuple[int, int]], max_rows: int) -> list[list[Segment]]:
+    """Distribute requests, given as (place, row count), over calls of at most ``max_rows`` rows.
 
     Every row is in exactly one segment; segments of one request are in order, in consecutive
     calls; requests of no rows are in none.
     """
     calls: list[list[Segment]] = []
     room = 0
-    for place, count in enumerate(rows):
+    for place, count in rows:
         start = 0
         while start < count:
             if room == 0:
