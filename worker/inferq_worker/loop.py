@@ -17,6 +17,7 @@ from inferq.redis_link import command
 from inferq_worker.delivery import Delivery, Parcel, Timing, Why
 from inferq_worker.intake import Claim, Intake, Mode, Refused
 from inferq_worker.membership import Membership
+from inferq_worker.progress import Phase, Watcher
 from inferq_worker.runner import Outcome, Runner
 from inferq_worker.session import Displaced, GaveUp, Session
 from inferq_worker.settings import WorkerSettings
@@ -46,6 +47,7 @@ class Loop:
         delivery: Delivery,
         settings: WorkerSettings,
         stop: threading.Event,
+        watcher: Watcher,
     ) -> None:
         self._session = session
         self._membership = membership
@@ -54,6 +56,7 @@ class Loop:
         self._delivery = delivery
         self._settings = settings
         self._stop = stop
+        self._watcher = watcher
         self._refusals = 0
         self._answered = 0
 
@@ -112,6 +115,7 @@ class Loop:
     def _delivered(self, parcel: Parcel) -> None:
         # Also when it was fenced: then another owns these requests, or our first copy arrived.
         self._answered += len(parcel.letters)
+        self._watcher.completed()
         self._membership.seat.floor = parcel.number + 1
 
     def _mode(self) -> Mode:
@@ -121,9 +125,11 @@ class Loop:
     def _wait(self) -> Claim | None:
         """Block until something arrives, or for a third of the lease."""
         membership = self._membership
+        self._watcher.enter(Phase.WAITING)
         answers = self._session.wait(
             self._intake.idle_flight(membership.seat, membership.info("idle"))
         )
+        self._watcher.enter(Phase.TURNING)
         if answers is None:
             return None
         opened, moved, answer = answers
@@ -180,7 +186,9 @@ class Loop:
             self._delivery.give_up(parcel, claim, worker, started_ms)
             return parcel
         requests = self._still_wanted(claim, parcel, started_ms)
+        self._watcher.enter(Phase.RUNNING)
         outcomes, calls = self._runner.run(requests)
+        self._watcher.enter(Phase.TURNING)
         _log_exceptions(outcomes)
         why = Why(self._reason(claim), claim.attempts + 1, worker, started_ms)
         self._delivery.add_outcomes(parcel, requests, outcomes, why)

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from inferq.contract.errors import InferqError
 from inferq.contract.keys import Keys
 from inferq_worker.intake import register
-from inferq_worker.lease import LeaseKeeper
+from inferq_worker.lease import Keeper
 from inferq_worker.recovery import Orphan, Recovery, free, recover
 from inferq_worker.seat import Seat
 from inferq_worker.session import Session
@@ -21,7 +21,7 @@ class Membership:
     """Keeps one worker's seat. ``seat`` is the present one; it changes when it is lost."""
 
     def __init__(
-        self, keys: Keys, session: Session, keeper: LeaseKeeper, settings: WorkerSettings
+        self, keys: Keys, session: Session, keeper: Keeper, settings: WorkerSettings
     ) -> None:
         self.seat = Seat.take(keys)
         self._keys = keys
@@ -38,10 +38,10 @@ class Membership:
         ]  # fmt: skip
 
     def join(self) -> None:
-        """Take the seat."""
+        """Take the seat. Whoever keeps the lease knows it before anything is claimed under it."""
         lease_ms = self._settings.lease_ms
-        self._session.send(register(self.seat, "join", lease_ms, self.info("idle")))
         self._keeper.keep(self.seat)
+        self._session.send(register(self.seat, "join", lease_ms, self.info("idle")))
         log.info("worker %s joined model %s", self.seat.worker, self._keys.model)
 
     def leave(self) -> None:

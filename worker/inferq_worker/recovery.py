@@ -135,6 +135,12 @@ def free(link: Link, recovering: Command) -> int:
             return moved
 
 
+def lists_of(link: Link, keys: Keys, worker: str) -> list[str]:
+    """Return the claims on record under a worker's name."""
+    (names,) = link.run(command("HKEYS", keys.claims))
+    return [name for name in map(bytes.decode, names) if owner_of(name, keys) == worker]
+
+
 def _glob(keys: Keys) -> str:
     # Names allow no character that is special in a pattern, but the hash tag's braces are there.
     return keys.claimed("*", 0).removesuffix("0") + "*"

@@ -16,6 +16,7 @@ from inferq.clock import SAMPLES, ClockSample, ServerClock
 from inferq.contract.errors import InferqError, NoReply, QueueFull, ServerUnfit, Unavailable
 from inferq.redis_link import Command, Link, command, pauses
 from inferq.server_checks import parse_info
+from inferq_worker.progress import Phase, Watcher
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +36,16 @@ class Session:
         link: a link of its own, whose socket timeout is longer than any block.
         stop: set when the worker is told to stop.
         drain_timeout_s: how long it goes on trying after that.
+        watcher: is told of each try, since a worker that waits for Redis is not stuck.
     """
 
-    def __init__(self, link: Link, stop: threading.Event, drain_timeout_s: float) -> None:
+    def __init__(
+        self, link: Link, stop: threading.Event, drain_timeout_s: float, watcher: Watcher
+    ) -> None:
         self.link = link
         self._stop = stop
         self._drain_timeout_s = drain_timeout_s
+        self._watcher = watcher
         self._clock = ServerClock()
         self._run_id: str | None = None
         self._opened = 0
@@ -85,6 +90,7 @@ class Session:
                     stopped_at_s = min(stopped_at_s, time.monotonic())
                 if time.monotonic() - stopped_at_s >= self._drain_timeout_s:
                     raise GaveUp from error
+            self._watcher.enter(Phase.TURNING)
             # Not the stop event: a worker that is to stop still has a batch to deliver.
             time.sleep(pause_s)
         raise AssertionError("pauses() never ends")

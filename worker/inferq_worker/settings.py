@@ -19,6 +19,7 @@ class WorkerSettings(ConnectionSettings):
         lease_s: a worker that has not renewed its lease for so long is taken for dead. It is
             renewed every third of it, and an idle block lasts a third.
         max_attempts: deaths a request may be involved in before it is answered ``crashed``.
+        batch_timeout_s: a supervised process whose batch runs longer is killed; 0 for no limit.
         drain_timeout_s: how long a stopping worker may take to finish what runs.
         reply_ttl_s, reply_ttl_max_s: how long a reply is kept, and the most a sender may ask for.
         inbox_ttl_s, inbox_limit: how long an unread inbox is kept, and how many hints it holds.
@@ -30,6 +31,7 @@ class WorkerSettings(ConnectionSettings):
     max_batch_size: int | None = Field(default=None, ge=1, le=100_000)
     lease_s: Seconds = Field(default=15.0, ge=0.3)
     max_attempts: int = Field(default=4, ge=1)
+    batch_timeout_s: Seconds = Field(default=300.0, ge=0)
     drain_timeout_s: Seconds = Field(default=30.0, ge=0)
     reply_ttl_s: Seconds = Field(default=600.0, ge=60)
     reply_ttl_max_s: Seconds = Field(default=86_400.0, ge=60)

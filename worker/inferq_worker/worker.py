@@ -10,10 +10,11 @@ from inferq.redis_link import Link, command
 from inferq.server_checks import check_server
 from inferq_worker.delivery import Delivery
 from inferq_worker.intake import Intake
-from inferq_worker.lease import LeaseKeeper
+from inferq_worker.lease import Keeper, ParentKeeper, ThreadKeeper
 from inferq_worker.loop import Loop, Until
 from inferq_worker.membership import Membership
 from inferq_worker.model import Model, describe_model, load_model, model_name
+from inferq_worker.progress import Unwatched, Watcher
 from inferq_worker.runner import Runner
 from inferq_worker.session import Session
 from inferq_worker.settings import WorkerSettings
@@ -33,6 +34,8 @@ class Worker:
         model: a :class:`Model` instance; it is loaded by :meth:`run`, in its thread.
         settings: by default from the environment.
         name: how requests address the model; by default the model's own name.
+        watcher: a parent process that watches the loop and renews the lease; by default there is
+            none, and a thread renews it.
 
     Raises:
         ModelUnfit: the model's tensors or signature are unsound.
@@ -40,12 +43,18 @@ class Worker:
     """
 
     def __init__(
-        self, model: Model, settings: WorkerSettings | None = None, *, name: str | None = None
+        self,
+        model: Model,
+        settings: WorkerSettings | None = None,
+        *,
+        name: str | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         self.settings = settings or WorkerSettings()
         self.name = model_name(model) if name is None else check_model(name)
         self._model = model
         self._stop = threading.Event()
+        self._watcher: Watcher = watcher or Unwatched()
         if self.settings.max_batch_size is not None:
             # The model may look at its own limit in load().
             model.max_batch_size = self.settings.max_batch_size
@@ -70,7 +79,7 @@ class Worker:
         with open_endpoint(settings.redis_url) as endpoint:
             link = Link(endpoint, socket_timeout_s=settings.block_s + _SOCKET_MARGIN_S)
             renewing = Link(endpoint)
-            keeper = LeaseKeeper(renewing, settings.lease_ms)
+            keeper = self._keeper(renewing)
             try:
                 for warning in check_server(link, keys, patience_s=_START_PATIENCE_S):
                     log.warning("%s", warning)
@@ -92,9 +101,15 @@ class Worker:
         """
         self._stop.set()
 
-    def _loop(self, link: Link, keys: Keys, keeper: LeaseKeeper) -> Loop:
+    def _keeper(self, link: Link) -> Keeper:
+        """Choose who renews the lease: the parent where there is one, which no model can starve."""
+        if isinstance(self._watcher, Unwatched):
+            return ThreadKeeper(link, self.settings.lease_ms)
+        return ParentKeeper(self._watcher)
+
+    def _loop(self, link: Link, keys: Keys, keeper: Keeper) -> Loop:
         settings = self.settings
-        session = Session(link, self._stop, settings.drain_timeout_s)
+        session = Session(link, self._stop, settings.drain_timeout_s, self._watcher)
         return Loop(
             session,
             Membership(keys, session, keeper, settings),
@@ -103,6 +118,7 @@ class Worker:
             Delivery(self.description, settings),
             settings,
             self._stop,
+            self._watcher,
         )
 
     def _publish(self, link: Link, keys: Keys) -> None:
