@@ -10,13 +10,13 @@
 -- KEYS[7] {Q}:returned, list - handed back; taken before every lane
 -- KEYS[8] {Q}:suspects, list - deaths|message
 -- KEYS[9] Q, list - the normal lane, on which idle workers wait
--- KEYS[10...] {Q}:reply:ID, string - one for each of the n replies
--- KEYS[10+n...] {Q}:inbox:BOX, list - one for each of the m boxes
+-- KEYS[10...] {Q}:reply:ID, string - one for each reply
+-- KEYS[10+replies...] {Q}:inbox:BOX, list - one for each box
 -- ARGV[1] worker id - empty for a batch that was never claimed (at most once)
 -- ARGV[2] claim number - the N of the claim
 -- ARGV[3] held, requests - what the worker was given; 0 if further parts follow
--- ARGV[4] n, replies - at most 1,000
--- ARGV[5] m, boxes - at most one for each reply
+-- ARGV[4] replies - how many, at most 1,000
+-- ARGV[5] boxes - how many
 -- ARGV[6] inbox life, ms - at least a second
 -- ARGV[7] inbox cap, ids - older ones are cut
 -- ARGV[8] dead cap, entries - older ones are cut
@@ -65,7 +65,8 @@ local function write(key, reply, life_ms)
   return type(size) == 'number' and 'discarded' or 'unwritable'
 end
 
-local written, at = 0, 9
+local written = 0
+local at = 9
 for reply = 1, replies do
   -- The text as it came: formatting a number anew is a tenth of this script's time on Redis 7.0.
   local life_ms = (tonumber(ARGV[at]) or 0) < 1000 and '1000' or ARGV[at]
