@@ -91,6 +91,12 @@ class ModelDescription:
                 )
         if specs:
             raise InvalidRequest(f"missing tensor '{next(iter(specs))}'")
+        if layout.rows > self.max_message_bytes:
+            # Rows of no bytes cost their sender nothing, and a worker a model call each.
+            raise InvalidRequest(
+                f"{layout.rows} rows are more than a message of {self.max_message_bytes} bytes "
+                "can hold"
+            )
 
     def select(self, wanted: Sequence[Wanted] | None) -> tuple[Wanted, ...]:
         """Return the outputs that go into a reply; all of them, unless the request names some.

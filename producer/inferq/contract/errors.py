@@ -147,6 +147,25 @@ class ModelUnfit(SetupError):
     """The model target does not import or load, or contradicts its own description."""
 
 
+_LONGEST_SENTENCE = 500
+
+
+def sentence(error: BaseException) -> str:
+    """Return an error's text as it may be sent and logged: one line, printable, at most 500 long.
+
+    It may quote a name that some sender chose, or what a model raised: line breaks and terminal
+    codes are spelled out, so that no log line can be forged.
+    """
+    text = str(error)
+    if len(text) > _LONGEST_SENTENCE:
+        text = text[: _LONGEST_SENTENCE - 3] + "..."
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
 WIRE_ERRORS: dict[str, type[InferqError]] = {
     cls.code: cls
     for cls in (

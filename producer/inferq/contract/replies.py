@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import from_json, to_json
 
 from inferq.contract import frames
-from inferq.contract.errors import InferqError, InvalidRequest, from_wire
+from inferq.contract.errors import InferqError, InvalidRequest, from_wire, sentence
 from inferq.contract.layouts import Layout, LayoutMemo, TensorHead
 from inferq.contract.requests import Wanted
 from inferq.contract.tensors import Array, Buffer, from_json_data, pack, to_json_data, unpack
@@ -148,7 +148,7 @@ class ReplyWriter:
         members = {
             "id": request_id,
             **self._identity,
-            "error": str(error),
+            "error": sentence(error),
             "parameters": {"code": error.code, **(parameters or {})},
         }
         return to_json(members)

@@ -40,7 +40,10 @@ _DTYPES: Final = {
 DATATYPES: Final = (*_DTYPES, "BF16")
 """The datatypes of the Open Inference Protocol, and Triton's BF16."""
 
-_MAX_ELEMENTS: Final = 2**63 - 1
+# numpy's own limits, met before numpy raises what nobody expects. It multiplies the extents of an
+# empty array too, those that are 0 left out, and counts bytes in 63 bits.
+_MAX_DIMENSIONS: Final = 64
+_MAX_ELEMENTS: Final = 2**59
 _LENGTH = Struct("<I")
 # What each datatype accepts as a JSON element. bool is an int in Python, so types are exact.
 _JSON_TYPES: Final[dict[str, frozenset[type]]] = {
@@ -129,14 +132,16 @@ def element_count(shape: Sequence[int]) -> int:
     """Multiply a shape out.
 
     Raises:
-        InvalidRequest: a negative dimension, or more elements than a signed 64-bit count holds.
+        InvalidRequest: a negative dimension, more than 64 of them, or extents that no array can
+            have, even where one of them is 0.
     """
+    if len(shape) > _MAX_DIMENSIONS:
+        raise InvalidRequest(f"a shape of {len(shape)} dimensions is over {_MAX_DIMENSIONS}")
     if any(extent < 0 for extent in shape):
         raise InvalidRequest(f"shape {list(shape)} has a negative dimension")
-    count = math.prod(shape)
-    if count > _MAX_ELEMENTS:
-        raise InvalidRequest(f"shape {list(shape)} has more elements than 64 bits can count")
-    return count
+    if math.prod(extent for extent in shape if extent) > _MAX_ELEMENTS:
+        raise InvalidRequest(f"shape {list(shape)} is larger than any array can be")
+    return math.prod(shape)
 
 
 def item_size(datatype: str) -> int | None:
