@@ -131,9 +131,9 @@ class Link:
 
         Args:
             commands: what to send.
-            wait_s: give up on the first answer after so many seconds (an exact bound, unlike a
-                server's block time); the connection is dropped then.
-            abandon: asked a few times a second while the first answer is out; true gives up.
+            wait_s: give up when the answers are not there after so many seconds (an exact bound,
+                unlike a server's block time); the connection is dropped then.
+            abandon: asked a few times a second while an answer is out; true gives up.
 
         Raises:
             Unavailable: the server cannot be reached, or the connection broke: it is not known
@@ -141,11 +141,13 @@ class Link:
             NoReply: ``wait_s`` is over, or the flight was abandoned.
         """
         flight = _Flight(commands, self.endpoint.shown)
+        give_up_s = time.monotonic() + wait_s
         with self._connection(flight) as connection:
             connection.send_packed_command(connection.pack_commands(flight.words()))
-            if abandon is not None or wait_s < math.inf:
-                _await_answer(connection, wait_s, abandon)
-            flight.answers = [_read(connection, flight) for _ in commands]
+            for _ in commands:
+                if abandon is not None or wait_s < math.inf:
+                    self._await_answer(connection, give_up_s, abandon)
+                flight.answers.append(_read(connection, flight))
             refused = flight.refused()
             if refused:
                 connection.send_packed_command(connection.pack_commands(flight.sources(refused)))
@@ -204,19 +206,25 @@ class Link:
         self.opened += 1
         return self.endpoint.connection(self._socket_timeout_s)
 
-
-def _await_answer(
-    connection: redis.connection.AbstractConnection,
-    wait_s: float,
-    abandon: Callable[[], bool] | None,
-) -> None:
-    give_up_s = time.monotonic() + wait_s
-    while True:
-        left_s = max(0.0, give_up_s - time.monotonic())
-        if connection.can_read(timeout=left_s if abandon is None else min(left_s, _LOOK_S)):
-            return
-        if time.monotonic() >= give_up_s or (abandon is not None and abandon()):
-            raise NoReply(f"no answer within {wait_s:.3f} s")
+    def _await_answer(
+        self,
+        connection: redis.connection.AbstractConnection,
+        give_up_s: float,
+        abandon: Callable[[], bool] | None,
+    ) -> None:
+        """Return when there is something to read, sooner than the socket's own timeout asks."""
+        silent_s = time.monotonic() + self._socket_timeout_s
+        while True:
+            now_s = time.monotonic()
+            left_s = max(0.0, min(give_up_s, silent_s) - now_s)
+            if connection.can_read(timeout=left_s if abandon is None else min(left_s, _LOOK_S)):
+                return
+            now_s = time.monotonic()
+            if now_s >= give_up_s or (abandon is not None and abandon()):
+                raise NoReply(f"no answer from Redis at {self.endpoint.shown} in time")
+            if now_s >= silent_s:
+                # Half open: a blocked command would have answered by now.
+                raise TimeoutError(f"silent for {self._socket_timeout_s:g} s")
 
 
 def _read(connection: redis.connection.AbstractConnection, flight: _Flight) -> Any:
