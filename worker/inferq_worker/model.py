@@ -123,7 +123,7 @@ def describe_model(target: Model, *, name: str, max_message_bytes: int) -> Model
     """Return what the model promises, once its class attributes and signature are sound.
 
     Raises:
-        ModelUnfit: it declares no tensors, or ``predict`` does not take its inputs.
+        ModelUnfit: it declares no tensors, or ``predict`` is missing or does not take its inputs.
     """
     try:
         description = ModelDescription(
@@ -140,7 +140,7 @@ def describe_model(target: Model, *, name: str, max_message_bytes: int) -> Model
     if takes_parameters(target):
         keywords["parameters"] = None
     try:
-        inspect.signature(target.predict).bind(**keywords)
+        _signature(target).bind(**keywords)
     except TypeError as error:
         raise ModelUnfit(
             f"model '{name}': predict() must take {', '.join(keywords)} as keywords ({error})"
@@ -151,7 +151,23 @@ def describe_model(target: Model, *, name: str, max_message_bytes: int) -> Model
 def takes_parameters(target: Model) -> bool:
     """Tell whether ``predict`` asks for the sender's parameters."""
     is_tensor = "parameters" in {spec.name for spec in target.inputs}
-    return not is_tensor and "parameters" in inspect.signature(target.predict).parameters
+    return not is_tensor and "parameters" in _signature(target).parameters
+
+
+def _signature(target: Model) -> inspect.Signature:
+    """Return the signature of ``predict``.
+
+    Raises:
+        ModelUnfit: there is no ``predict``, or Python cannot tell what it takes.
+    """
+    if getattr(target.predict, "__func__", None) is Model.predict:
+        raise ModelUnfit(f"model {type(target).__name__} has no predict()")
+    try:
+        return inspect.signature(target.predict)
+    except (TypeError, ValueError) as error:
+        raise ModelUnfit(
+            f"model {type(target).__name__}: cannot tell what predict() takes ({error})"
+        ) from None
 
 
 def import_model(target: str) -> Model:
@@ -200,5 +216,8 @@ def load_model(target: Model) -> None:
 
 def first_line(error: BaseException) -> str:
     """Return an exception as one line: its class and the first line of its text."""
-    text = str(error).strip().partition("\n")[0]
+    try:
+        text = str(error).strip().partition("\n")[0]
+    except Exception:  # noqa: BLE001 - the text is the model's code too
+        text = ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

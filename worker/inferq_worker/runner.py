@@ -38,7 +38,8 @@ class ModelCall(NamedTuple):
 class Outcome(NamedTuple):
     """What became of one request.
 
-    ``call`` is the last model call it was in, if any, with the time of all its calls.
+    ``call`` is the last model call it was in, if any, with the time of all its calls, also of
+    those that failed.
     """
 
     result: Answer | InferqError
@@ -95,32 +96,42 @@ class Runner:
 
     def _call(self, batch: "_Batch", segments: list[Segment]) -> None:
         """Run one call; halve it when it fails, down to the request at fault."""
-        error: ModelError | None = None
-        started_ns = time.perf_counter_ns()
-        try:
-            returned = self._predict(batch.requests, segments)
-        except (Exception, SystemExit) as raised:  # noqa: BLE001 - a model may raise anything
-            error = ModelError(f"the model raised {first_line(raised)}")
-            error.__cause__ = raised
-        elapsed_ns = time.perf_counter_ns() - started_ns
-        if error is None:
-            try:
-                shares = self._split(returned, segments)
-            except ModelError as wrong:
-                error = wrong
+        result, elapsed_ns = self._attempt(batch.requests, segments)
         call = ModelCall(len(segments), sum(segment.rows for segment in segments), elapsed_ns)
         batch.all_calls.append(call)
-        if error is not None and len(segments) > 1:
+        for segment in segments:
+            batch.note(segment.place, call)
+        if not isinstance(result, ModelError):
+            for segment, share in zip(segments, result, strict=True):
+                batch.parts[segment.place].append(share)
+        elif len(segments) == 1:
+            batch.errors[segments[0].place] = result
+        else:
             half = len(segments) // 2
             self._call(batch, segments[:half])
             self._call(batch, segments[half:])
-            return
-        for index, segment in enumerate(segments):
-            batch.note(segment.place, call)
-            if error is None:
-                batch.parts[segment.place].append(shares[index])
-            else:
-                batch.errors[segment.place] = error
+
+    def _attempt(
+        self, requests: Sequence[Request], segments: list[Segment]
+    ) -> tuple[list[_Rows] | ModelError, int]:
+        """Return the segments' shares of one call or what went wrong, and the model's time in ns."""
+        elapsed_ns = 0
+        started_ns = time.perf_counter_ns()
+        try:
+            try:
+                returned = self._predict(requests, segments)
+            finally:
+                elapsed_ns = time.perf_counter_ns() - started_ns
+            # What comes back is the model's too: looking at it may raise as well.
+            return self._split(returned, segments), elapsed_ns
+        except ModelError as error:
+            return error, elapsed_ns
+        except KeyboardInterrupt:
+            raise
+        except BaseException as raised:  # noqa: BLE001 - exit(), or a panic in compiled code
+            wrapped = ModelError(f"the model raised {first_line(raised)}")
+            wrapped.__cause__ = raised
+            return wrapped, elapsed_ns
 
     def _predict(self, requests: Sequence[Request], segments: list[Segment]) -> Any:
         keywords: dict[str, Any] = stack(requests, segments)

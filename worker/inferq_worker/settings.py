@@ -37,7 +37,7 @@ class WorkerSettings(ConnectionSettings):
     reply_ttl_max_s: Seconds = Field(default=86_400.0, ge=60)
     inbox_ttl_s: Seconds = Field(default=600.0, ge=1)
     inbox_limit: int = Field(default=100_000, ge=1)
-    dead_limit: int = Field(default=1_000, ge=0)
+    dead_limit: int = Field(default=1_000, ge=1)
     max_message_bytes: Bytes = Field(default=MAX_MESSAGE_BYTES, ge=1)
     claim_bytes: Bytes = Field(default=64 * 1024**2, ge=1)
 
