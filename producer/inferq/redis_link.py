@@ -185,6 +185,10 @@ class Link:
         connection = self._take()
         try:
             yield connection
+        except NoReply:
+            # Ours, but an OSError as well, being a TimeoutError.
+            connection.disconnect()
+            raise
         except (RedisError, OSError) as error:
             connection.disconnect()
             raise flight.translate(error) from None
