@@ -19,6 +19,7 @@ from inferq.contract.errors import (
     InvalidRequest,
     ModelError,
     TooLarge,
+    sentence,
 )
 from inferq.contract.layouts import LayoutMemo
 from inferq.contract.replies import ReplyWriter, output_form
@@ -36,6 +37,8 @@ _MAX_DEAD_BYTES = 1024 * 1024
 _SHORTEST_LIFE_S = 60
 # Lua cannot unpack much more at once.
 _LETTERS_PER_CALL = 1_000
+# A day. A stamp in seconds instead of milliseconds must not fill up a counter's 63 bits.
+_LONGEST_WAIT_MS = 86_400_000
 
 
 class Timing(NamedTuple):
@@ -76,16 +79,17 @@ class Delivery:
         self._all_outputs = description.select(None)
         self._order = {spec.name: index for index, spec in enumerate(description.outputs)}
 
-    def open_parcel(self, claim: Claim, now_ms: int) -> Parcel:
+    def open_parcel(self, claim: Claim, worker: str, now_ms: int) -> Parcel:
         """Begin a parcel with the answers to what cannot run: refusals and junk."""
         parcel = Parcel(claim.number, claim.held, claim.bytes_in)
+        why = {"attempt": claim.attempts + 1, "worker": worker}
         for message, (address, error) in claim.rejected:
             if address is None:
                 parcel.dead.append(
                     dead_entry(message, error, DeadNote(None, claim.attempts, now_ms))
                 )
             else:
-                self.refuse(parcel, address, error, {})
+                self.refuse(parcel, address, error, why)
         return parcel
 
     def refuse(
@@ -142,14 +146,13 @@ class Delivery:
         tally.observe_seconds(
             "compute", [outcome.call.compute_ns / 1e9 for outcome in outcomes if outcome.call]
         )
-        # A stamp from the future is a clock's error, not a negative wait.
         stamps = [
             request.parameters.submitted_ms
             for request in requests
             if request.parameters.submitted_ms is not None
         ]
-        tally.observe_seconds("queue", [max(0, timing.started_ms - at) / 1e3 for at in stamps])
-        tally.observe_seconds("total", [max(0, timing.ended_ms - at) / 1e3 for at in stamps])
+        tally.observe_seconds("queue", [_waited_s(at, timing.started_ms) for at in stamps])
+        tally.observe_seconds("total", [_waited_s(at, timing.ended_ms) for at in stamps])
 
     def complete(self, seat: Seat, parcel: Parcel) -> list[Command]:
         """Build the calls that deliver a parcel; only the last of them closes its claim."""
@@ -232,6 +235,11 @@ class Delivery:
         return int(life_s * 1000)
 
 
+def _waited_s(since_ms: int, until_ms: int) -> float:
+    """Return a wait in s. A stamp from the future is a clock's error, not a negative wait."""
+    return min(max(0, until_ms - since_ms), _LONGEST_WAIT_MS) / 1e3
+
+
 class DeadNote(NamedTuple):
     """What a dead entry tells beside the reason: the id if known, deaths, and when."""
 
@@ -242,7 +250,7 @@ class DeadNote(NamedTuple):
 
 def dead_entry(message: bytes, error: InferqError, note: DeadNote) -> bytes:
     """Build an entry of the dead list: a line of JSON, then the message as it was, cut."""
-    line = {"reason": str(error), "code": error.code, **note._asdict(), "bytes": len(message)}
+    line = {"reason": sentence(error), "code": error.code, **note._asdict(), "bytes": len(message)}
     cut = message[: _MAX_JUNK_BYTES if note.id is None else _MAX_DEAD_BYTES]
     return to_json(line, exclude_none=True) + b"\n" + cut
 

@@ -7,11 +7,12 @@ wakes it together with whatever came along.
 
 import logging
 import threading
+import time
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from inferq.contract.errors import Expired, InferqError, QueueFull
+from inferq.contract.errors import Expired, InferqError, QueueFull, sentence
 from inferq.contract.requests import Request
 from inferq.redis_link import command
 from inferq_worker.delivery import Delivery, Parcel, Timing, Why
@@ -59,6 +60,9 @@ class Loop:
         self._watcher = watcher
         self._refusals = 0
         self._answered = 0
+        # The last idle flight came back empty, so nothing needs to be claimed before the next.
+        self._has_looked = False
+        self._passes_over = False
 
     def run(self, until: Until = Until.STOPPED, max_requests: float = float("inf")) -> int:
         """Work until stopped; return how many requests were answered.
@@ -70,17 +74,17 @@ class Loop:
         membership = self._membership
         parcel: Parcel | None = None
         try:
-            uptime_s = self._session.meet()
             membership.join()
-            membership.sweep_at_start(uptime_s)
-            while not (self._stop.is_set() or self._answered >= max_requests):
+            membership.sweep_at_start()
+            while not self._is_over(max_requests):
                 try:
                     claim = self._turn(parcel)
                     parcel = None
                     if claim is None and until is Until.EMPTY:
                         break
                     claim = claim or self._wait()
-                    if claim is not None:
+                    # What was claimed when the end came is handed back by leaving.
+                    if claim is not None and not self._is_over(max_requests):
                         parcel = self._work(claim)
                 except Displaced:
                     parcel = None
@@ -92,9 +96,14 @@ class Loop:
             log.warning("stopped without an answer from Redis; the lease frees what is held")
         return self._answered
 
+    def _is_over(self, max_requests: float) -> bool:
+        return self._stop.is_set() or self._answered >= max_requests
+
     def _turn(self, parcel: Parcel | None) -> Claim | None:
         """Deliver the last batch, if any, and claim the next in the same flight."""
         seat = self._membership.seat
+        if self._has_looked:
+            return None
         if parcel is None:
             (answer,) = self._session.send(self._intake.claim(seat, self._mode()))
             return self._opened(answer)
@@ -125,6 +134,7 @@ class Loop:
     def _wait(self) -> Claim | None:
         """Block until something arrives, or for a third of the lease."""
         membership = self._membership
+        self._has_looked = False
         self._watcher.enter(Phase.WAITING)
         answers = self._session.wait(
             self._intake.idle_flight(membership.seat, membership.info("idle"))
@@ -143,8 +153,7 @@ class Loop:
                 self._pause(moved)
         else:
             self._refusals = 0
-            if claim is None:
-                membership.sweep()
+            self._has_looked = claim is None
         return claim
 
     def _pause(self, refusal: InferqError) -> None:
@@ -155,7 +164,8 @@ class Loop:
         # Only full memory passes from one moment to the next.
         place = min(self._refusals, longest) if isinstance(refusal, QueueFull) else longest
         self._refusals += 1
-        self._stop.wait(_REFUSED_PAUSES_S[place])
+        # Not the stop event: it would be locked by the very thread that runs signal handlers.
+        time.sleep(_REFUSED_PAUSES_S[place])
 
     def _opened(self, answer: Any) -> Claim | None:
         """Read a claim; ``None`` if it holds nothing."""
@@ -166,21 +176,26 @@ class Loop:
                 raise Displaced
             seat.number = found.closed + 1
             return self._turn(None)
-        if found.wrong_type:
+        if found.wrong_type and not self._passes_over:
             log.error("a lane of %s is a key of another type; passed over", seat.keys.model)
+        self._passes_over = found.wrong_type
         if found.lease_ended:
             self._membership.sweep()
+        self._membership.look_around()
         return found if found.held else None
 
     def _work(self, claim: Claim) -> Parcel | None:
         """Run a claim and pack what it came to; ``None`` if it slipped away before it ran."""
-        if claim.is_suspect and not self._started():
-            return None
+        if claim.is_suspect:
+            started = self._started()
+            if started is None:
+                return None
+            claim = started
         worker = self._membership.seat.worker
         started_ms = self._session.now_ms()
-        parcel = self._delivery.open_parcel(claim, started_ms)
+        parcel = self._delivery.open_parcel(claim, worker, started_ms)
         for message, refusal in claim.rejected:
-            log.warning("refused a message of %d bytes: %s", len(message), refusal.error)
+            log.warning("refused a message of %d bytes: %s", len(message), sentence(refusal.error))
         if claim.attempts >= self._settings.max_attempts:
             log.error("gave up a request after %d deaths of its workers", claim.attempts)
             self._delivery.give_up(parcel, claim, worker, started_ms)
@@ -196,10 +211,20 @@ class Loop:
         self._delivery.count(parcel, requests, outcomes, calls, timing)
         return parcel
 
-    def _started(self) -> bool:
-        """Put on record that a suspect is touched now, so that a death is charged to it."""
-        (answer,) = self._session.send(self._intake.claim(self._membership.seat, "start"))
-        return self._opened(answer) is not None
+    def _started(self) -> Claim | None:
+        """Put on record that a suspect is touched now, so that a death is charged to it.
+
+        Returns the suspect as it was read once more, or ``None``: a server that failed over may
+        have forgotten it, and the claim may even hold something else, which the next turn finds.
+        """
+        seat = self._membership.seat
+        (answer,) = self._session.send(self._intake.claim(seat, "start"))
+        found = self._intake.read(seat, answer)
+        if isinstance(found, Refused):
+            if found.closed is None:
+                raise Displaced
+            return None
+        return found if found.is_suspect else None
 
     def _reason(self, claim: Claim) -> str:
         if claim.is_suspect:
@@ -208,16 +233,17 @@ class Loop:
 
     def _still_wanted(self, claim: Claim, parcel: Parcel, now_ms: int) -> list[Request]:
         """Leave out what was answered meanwhile (cancelled, say) and what came too late."""
-        answered: Sequence[int] = [0] * len(claim.requests)
+        answered: Sequence[Any] = [0] * len(claim.requests)
         if claim.requests and (claim.cancelled_lately or claim.is_suspect):
             keys = self._membership.seat.keys
-            answered = self._session.send(
+            answered = self._session.ask(
                 *(command("STRLEN", keys.reply(request.id)) for request in claim.requests)
             )
         wanted = []
         for request, length in zip(claim.requests, answered, strict=True):
             late_ms = lateness_ms(request, now_ms)
-            if length:
+            # An error: the key is of another type. The completion counts it as unwritable.
+            if length and not isinstance(length, InferqError):
                 self._delivery.remind(parcel, request.address)
             elif late_ms > 0:
                 error = Expired(f"timeout ran out {late_ms} ms before the model could start")
@@ -245,5 +271,8 @@ def _log_exceptions(outcomes: Sequence[Outcome]) -> None:
     ]
     if raised:
         log.error(
-            "%s (%d requests of this batch)", raised[0], len(raised), exc_info=raised[0].__cause__
+            "%s (%d requests of this batch)",
+            sentence(raised[0]),
+            len(raised),
+            exc_info=raised[0].__cause__,
         )

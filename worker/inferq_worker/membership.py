@@ -2,33 +2,48 @@
 
 import logging
 import os
+import random
 import socket
+import time
 from importlib.metadata import version
 
-from inferq.contract.errors import InferqError
-from inferq.contract.keys import Keys
+from inferq.contract.errors import InferqError, ServerUnfit
+from inferq.contract.keys import Keys, models_key
+from inferq.redis_link import command
 from inferq_worker.intake import register
 from inferq_worker.lease import Keeper
 from inferq_worker.recovery import Orphan, Recovery, free, recover
 from inferq_worker.seat import Seat
-from inferq_worker.session import Session
+from inferq_worker.session import Displaced, Session
 from inferq_worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
 
 
 class Membership:
-    """Keeps one worker's seat. ``seat`` is the present one; it changes when it is lost."""
+    """Keeps one worker's seat. ``seat`` is the present one; it changes when it is lost.
+
+    Args:
+        description: the text to publish the model with.
+    """
 
     def __init__(
-        self, keys: Keys, session: Session, keeper: Keeper, settings: WorkerSettings
+        self,
+        keys: Keys,
+        description: bytes,
+        session: Session,
+        keeper: Keeper,
+        settings: WorkerSettings,
     ) -> None:
         self.seat = Seat.take(keys)
         self._keys = keys
+        self._description = description
         self._session = session
         self._keeper = keeper
         self._settings = settings
         self._recovery = Recovery(keys, settings)
+        self._is_published = False
+        self._next_look_s = 0.0
 
     def info(self, state: str) -> list[str | int]:
         """Return what the worker tells about itself, as field, value, ..."""
@@ -38,11 +53,39 @@ class Membership:
         ]  # fmt: skip
 
     def join(self) -> None:
-        """Take the seat. Whoever keeps the lease knows it before anything is claimed under it."""
-        lease_ms = self._settings.lease_ms
-        self._keeper.keep(self.seat)
-        self._session.send(register(self.seat, "join", lease_ms, self.info("idle")))
+        """Make the model known, and take the seat.
+
+        Whoever keeps the lease knows the seat before anything is claimed under it.
+        """
+        while True:
+            self._keeper.keep(self.seat)
+            try:
+                self._publish()
+                joining = register(self.seat, "join", self._settings.lease_ms, self.info("idle"))
+                self._session.send(joining)
+                break
+            except Displaced:
+                # The server changed once more; on the one before this seat lapses, without claims.
+                self.seat = Seat.take(self._keys)
         log.info("worker %s joined model %s", self.seat.worker, self._keys.model)
+
+    def _publish(self) -> None:
+        """Write the model's description, then its name: so nobody finds a name without it.
+
+        Two keys in two slots of a cluster, so never one script. On every seat anew, since a
+        server that has forgotten its workers has forgotten their models as well. A full memory
+        refuses it, and must not keep a worker from draining the queue that filled it.
+        """
+        answers = self._session.ask(
+            command("SET", self._keys.description, self._description),
+            command("SADD", models_key(self._keys.prefix), self._keys.model),
+        )
+        refusals = [answer for answer in answers if isinstance(answer, InferqError)]
+        self._is_published = not refusals
+        for refusal in refusals[:1]:
+            if isinstance(refusal, ServerUnfit):
+                raise refusal
+            log.warning("the model cannot be published yet: %s", refusal)
 
     def leave(self) -> None:
         """Hand back what is held, unstarted, and give the seat up for ever."""
@@ -60,19 +103,34 @@ class Membership:
         self.seat = Seat.take(self._keys)
         self.join()
 
-    def sweep_at_start(self, server_uptime_s: float) -> None:
+    def sweep_at_start(self) -> None:
         """Recover what earlier workers left, if the server has been up for a whole lease.
 
         After a restart of the server every lease looks ended, also those of workers that are on
         their way back.
         """
-        if server_uptime_s > self._settings.lease_s:
+        if self._session.server_uptime_s > self._settings.lease_s:
             self._sweep()
 
     def sweep(self) -> None:
         """Recover others, but only after a whole lease in which nothing was disturbed."""
         if self._session.undisturbed_s >= self._settings.lease_s:
             self._sweep()
+
+    def look_around(self) -> None:
+        """Do what is due now and then: every half lease, by one of the workers on average.
+
+        A lease that has ended is seen by every claim; this finds the rest, such as claims that a
+        late copy of a command left without an owner.
+        """
+        now_s = time.monotonic()
+        if now_s < self._next_look_s:
+            return
+        self._next_look_s = now_s + self._settings.lease_s / 2
+        if not self._is_published:
+            self._publish()
+        if random.random() * self._recovery.members < 1:  # noqa: S311 - shares a duty
+            self.sweep()
 
     def _sweep(self) -> None:
         try:

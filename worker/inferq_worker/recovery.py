@@ -4,6 +4,7 @@ Two steps: a look, which only reads, and one call of ``recover.lua`` per owner, 
 owner's lists and checks everything again. Between the two nothing is assumed.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +13,7 @@ from inferq.contract.keys import Keys
 from inferq.redis_link import Command, Link, call, command
 from inferq_worker.settings import WorkerSettings
 
+_CLAIMED = re.compile(r":claimed:[A-Za-z0-9._-]+:[0-9]+\Z")
 _REQUESTS_PER_CALL = 1_000
 _SCAN_COUNT = 1_000
 # A request that no claimer counts out (its count was lost, say) is buried by recovery itself.
@@ -46,7 +48,9 @@ def orphans(look: Look, keys: Keys) -> list[Orphan]:
     """
     lists: dict[str, list[str]] = {worker: [] for worker in (*look.leases, *look.closed)}
     for name in {*look.claims, *look.scanned}:
-        lists.setdefault(owner_of(name, keys), []).append(name)
+        # A key made by hand may look alike.
+        if _CLAIMED.search(name):
+            lists.setdefault(owner_of(name, keys), []).append(name)
     found = []
     for worker, names in sorted(lists.items()):
         if look.leases.get(worker, 0) > look.now_ms:
@@ -85,9 +89,14 @@ def recover(keys: Keys, orphan: Orphan, how: How, settings: WorkerSettings) -> C
 
 
 class Recovery:
-    """Looks after the other workers of a model."""
+    """Looks after the other workers of a model.
+
+    Attributes:
+        members: how many workers the last look saw, whether alive or not.
+    """
 
     def __init__(self, keys: Keys, settings: WorkerSettings) -> None:
+        self.members = 1
         self._keys = keys
         self._settings = settings
         self._cursor = 0
@@ -111,10 +120,13 @@ class Recovery:
             command("HGETALL", keys.claims),
             command("HGETALL", keys.closed),
             # One step a look, with the cursor kept: lists without a record are very rare.
-            command("SCAN", self._cursor, "MATCH", _glob(keys), "COUNT", _SCAN_COUNT),
+            command(
+                "SCAN", self._cursor, "MATCH", _glob(keys), "COUNT", _SCAN_COUNT, "TYPE", "list"
+            ),
         )
         self._cursor = int(scan[0])
         members = [text.decode() for text in leases[::2]]
+        self.members = len(members)
         return Look(
             now_ms=int(now[0]) * 1000 + int(now[1]) // 1000,
             leases=dict(zip(members, map(float, leases[1::2]), strict=True)),

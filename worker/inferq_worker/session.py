@@ -48,7 +48,7 @@ class Session:
         self._watcher = watcher
         self._clock = ServerClock()
         self._run_id: str | None = None
-        self._opened = 0
+        self._server_uptime_s = 0.0
         self._quiet_since_s = math.inf
 
     @property
@@ -56,21 +56,10 @@ class Session:
         """Seconds for which the server has answered without a break."""
         return time.monotonic() - self._quiet_since_s
 
-    def meet(self) -> float:
-        """Get to know the server; return the seconds it has been up.
-
-        Raises:
-            Unavailable: it does not answer.
-            Displaced: it is not the one that answered before.
-        """
-        (text,) = self.link.run(command("INFO", "server"))
-        info = parse_info(text)
-        before, self._run_id = self._run_id, info["run_id"]
-        self._opened = self.link.opened
-        self._quiet_since_s = time.monotonic()
-        if before not in {None, self._run_id}:
-            raise Displaced
-        return float(info["uptime_in_seconds"])
+    @property
+    def server_uptime_s(self) -> float:
+        """Seconds for which the server had been up when it was first met, or met again."""
+        return self._server_uptime_s
 
     def send(self, *flight: Command) -> list[Any]:
         """Send a flight until it is answered without error, however long that takes.
@@ -80,10 +69,26 @@ class Session:
             GaveUp: the worker is to stop, and the time to drain is over.
             ServerUnfit: the server refused what waiting will not change.
         """
+        return self._persist(flight, (Unavailable, QueueFull, ServerUnfit))
+
+    def ask(self, *flight: Command) -> list[Any]:
+        """Send a flight until the server works; what it refuses stands in its place.
+
+        For commands that a full memory, or a key that a client made something else, may refuse
+        without anything being wrong with this worker.
+
+        Raises:
+            Displaced, GaveUp: see :meth:`send`.
+        """
+        return self._persist(flight, (Unavailable,))
+
+    def _persist(
+        self, flight: Sequence[Command], trouble: tuple[type[InferqError], ...]
+    ) -> list[Any]:
         stopped_at_s = math.inf
         for pause_s in pauses():
             try:
-                return self._attempt(flight)
+                return self._attempt(flight, trouble)
             except (Unavailable, QueueFull) as error:
                 self.disturbed(error)
                 if self._stop.is_set():
@@ -127,11 +132,23 @@ class Session:
             self._clock.adjust(samples)
         return self._clock.now_ms(time.monotonic())
 
-    def _attempt(self, flight: Sequence[Command]) -> list[Any]:
-        if self._opened == 0 or self._quiet_since_s == math.inf:
-            self.meet()
+    def _attempt(
+        self, flight: Sequence[Command], trouble: tuple[type[InferqError], ...]
+    ) -> list[Any]:
+        if self._quiet_since_s == math.inf:
+            self._meet()
         answers = self.link.once(flight)
         for answer in answers:
-            if isinstance(answer, ServerUnfit | Unavailable | QueueFull):
+            if isinstance(answer, trouble):
                 raise answer
         return answers
+
+    def _meet(self) -> None:
+        """Get to know the server behind a new connection."""
+        (text,) = self.link.run(command("INFO", "server"))
+        info = parse_info(text)
+        before, self._run_id = self._run_id, info["run_id"]
+        self._server_uptime_s = float(info["uptime_in_seconds"])
+        self._quiet_since_s = time.monotonic()
+        if before not in {None, self._run_id}:
+            raise Displaced

@@ -4,9 +4,9 @@ import logging
 import threading
 
 from inferq.contract.description import ModelDescription
-from inferq.contract.keys import Keys, check_model, models_key
+from inferq.contract.keys import Keys, check_model
 from inferq.endpoint import open_endpoint
-from inferq.redis_link import Link, command
+from inferq.redis_link import Link
 from inferq.server_checks import check_server
 from inferq_worker.delivery import Delivery
 from inferq_worker.intake import Intake
@@ -84,7 +84,6 @@ class Worker:
                 for warning in check_server(link, keys, patience_s=_START_PATIENCE_S):
                     log.warning("%s", warning)
                 load_model(self._model)
-                self._publish(link, keys)
                 keeper.start()
                 return self._loop(link, keys, keeper).run(
                     Until.EMPTY if burst else Until.STOPPED, max_requests
@@ -112,7 +111,7 @@ class Worker:
         session = Session(link, self._stop, settings.drain_timeout_s, self._watcher)
         return Loop(
             session,
-            Membership(keys, session, keeper, settings),
+            Membership(keys, self.description.to_json(), session, keeper, settings),
             Intake(self.description, settings),
             Runner(self._model, self.description),
             Delivery(self.description, settings),
@@ -120,12 +119,3 @@ class Worker:
             self._stop,
             self._watcher,
         )
-
-    def _publish(self, link: Link, keys: Keys) -> None:
-        """Make the model known: its description first, then its name.
-
-        Two keys in two slots of a cluster, so never one script; in this order nobody finds a name
-        without a description.
-        """
-        link.run(command("SET", keys.description, self.description.to_json()))
-        link.run(command("SADD", models_key(keys.prefix), self.name))
