@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import signal
-import sys
 import threading
 from typing import Any, NamedTuple
 
@@ -20,6 +19,8 @@ from inferq_worker.settings import WorkerSettings
 from inferq_worker.worker import Worker
 
 log = logging.getLogger(__name__)
+
+_STDIN = 0
 
 
 class Assignment(NamedTuple):
@@ -89,7 +90,6 @@ def run(assignment: Assignment) -> int:
         answered = worker.run(
             burst=assignment.burst,
             max_requests=float("inf") if limit is None else limit,
-            max_idle_s=float("inf") if assignment.max_idle_s is None else assignment.max_idle_s,
         )
     except InferqError as error:
         telling.tell(error=type(error).__name__, sentence=str(error))
@@ -102,7 +102,9 @@ def _end_with_parent(worker: Worker) -> None:
     """Stop when standard input ends, and end for good if stopping takes too long."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # Not sys.stdin: its lock, held here for ever, would be in the way of an orderly exit.
+        while os.read(_STDIN, 1):
+            pass
         log.warning("the parent process is gone; stopping")
         worker.stop()
         # Nobody is left who would put an end to a model that hangs.
