@@ -5,6 +5,7 @@ end means that the parent is gone. The child tells over a pipe of its own: its m
 worker id before it claims under it, and why it could not start.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -67,7 +68,8 @@ class _Telling:
 
     def tell(self, **words: object) -> None:
         # One write below PIPE_BUF is atomic, and the line stays readable after a kill.
-        os.write(self._pipe, json.dumps(words).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._pipe, json.dumps(words).encode() + b"\n")
 
 
 def run(assignment: Assignment) -> int:
