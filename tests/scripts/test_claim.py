@@ -119,6 +119,13 @@ BUDGET = [
         {"normal": ["1"], "claimed:w:1": ["1234567890"], **OPEN},
     ),
     Case(
+        "also with no budget at all",
+        {"normal": ["1", "2"]},
+        {"budget": 0},
+        [1, 0, 1, 0, "1"],
+        {"normal": ["2"], "claimed:w:1": ["1"], **OPEN},
+    ),
+    Case(
         "what is held counts",
         {"claimed:w:1": ["12345"], **OPEN, "normal": ["123", "123"]},
         {"budget": 10},
@@ -215,6 +222,13 @@ KEPT = [
         {"low": None, "normal": [""], "claimed:w:1": ["l1"], **OPEN},
     ),
     Case(
+        "more slots kept than wanted are no more than wanted",
+        {"high": ["h1"], "low": ["l1", "l2", "l3"]},
+        {"want": 2, "kept_low": 3},
+        [1, 0, 2, 0, "l1", "l2"],
+        {"low": ["l3"], "normal": [""], "claimed:w:1": ["l1", "l2"], **OPEN},
+    ),
+    Case(
         "the budget does not starve a kept slot",
         {"high": ["12345", "12345"], "low": ["12345"]},
         {"want": 3, "budget": 10, "kept_low": 1},
@@ -273,6 +287,13 @@ FLAGS = [
         for name in ("returned", "high", "normal", "low")
     ),
     Case("so is suspects", {"suspects": {"a": "hash"}}, {}, [1, 0, 0, 4], OPEN),
+    Case(
+        "also where the lanes hold work",
+        {"suspects": {"a": "hash"}, "normal": ["a", "b"]},
+        {"mode": "first", "want": 1},
+        [1, 0, 1, 4, "a"],
+        {"normal": ["b"], "claimed:w:1": ["a"], **OPEN},
+    ),
     Case(
         "flags are added up",
         {"cancelled": "1", "workers": {"w": "alive", "v": "lapsed"}, "high": "a string"},

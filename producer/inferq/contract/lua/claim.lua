@@ -127,7 +127,6 @@ while #held > most do
   if type(back) == 'table' then
     redis.call('LMOVE', claimed, returned, 'RIGHT', 'LEFT')
   end
-  bytes = bytes - #held[#held]
   held[#held] = nil
 end
 
