@@ -1,5 +1,6 @@
 """What asks: producers, the wire contract and the command line of inferq."""
 
+from inferq.aio import AsyncHandle, AsyncProducer
 from inferq.contract.errors import (
     AnswerError,
     BusyError,
@@ -27,6 +28,8 @@ from inferq.producer import Handle, Producer
 
 __all__ = [
     "AnswerError",
+    "AsyncHandle",
+    "AsyncProducer",
     "BusyError",
     "Cancelled",
     "Crashed",

@@ -1,108 +1,36 @@
-"""The pure half of both producers: arguments in, script calls out; answers in, values out."""
+"""The pure half of both producers: arguments in, script calls out; answers in, values out.
+
+What takes round trips is written as *steps*: a generator that yields a flight of commands, is sent
+the answers, and in the end returns a value. A producer carries the steps out in its own way of
+waiting; see ``Producer._do`` and ``AsyncProducer._do``.
+"""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
-from typing import Literal, NamedTuple, TypedDict
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, TypeAlias
 
+from inferq.clock import SAMPLES, ClockSample, ServerClock
+from inferq.composer import Composer, Outgoing, cut
 from inferq.contract import scripts
 from inferq.contract.description import ModelDescription
-from inferq.contract.errors import Cancelled, InvalidRequest, NotFound, QueueFull, TooLarge
-from inferq.contract.keys import LANES, Keys, check_id
-from inferq.contract.replies import ReplyWriter
-from inferq.contract.requests import RequestWriter, Wanted, check_parameters
-from inferq.ids import new_request_id
-from inferq.redis_link import Command, call
+from inferq.contract.errors import Cancelled, InvalidRequest, NotFound, QueueFull, RequestError
+from inferq.contract.keys import Keys, check_id, check_model, models_key
+from inferq.contract.replies import Reply, ReplyReader, ReplyWriter
+from inferq.options import Terms
+from inferq.outstanding import Slot, unknown_request
+from inferq.redis_link import Command, Steps, call, command
 from inferq.settings import ProducerSettings
 
-Priority = Literal["high", "normal", "low"]
-Scalar = bool | int | float | str
+Expect: TypeAlias = Callable[[Outgoing], Slot]
 
-_MESSAGES_PER_CALL = 1_000
-_BYTES_PER_CALL = 64 * 1024**2
 # Longer than any worker needs to see that something was cancelled.
-_CANCEL_HINT_MS = 60_000
-_SHORTEST_REPLY_TTL_S = 60
+_CANCEL_HINT_MS: Final = 60_000
+_FIRST_POLL_S: Final = 0.005
 
 
-class RequestOptions(TypedDict, total=False):
-    """What can be said of a request besides its inputs.
-
-    Attributes:
-        timeout: seconds until the model must have started; past it the request is answered
-            :class:`Expired` without running. ``infer`` also stops waiting then.
-        priority: the lane it waits in: ``high``, ``normal`` (default) or ``low``.
-        parameters: scalars for a model whose ``predict`` takes ``parameters``.
-        outputs: names of the outputs to return; all by default.
-        reply_ttl: seconds the reply is kept; 60 s to the worker's limit (a day by default).
-        request_id: an id of one's own. An id that is still known joins the earlier request,
-            whatever its inputs: submitting twice runs once.
-    """
-
-    timeout: float | None
-    priority: Priority
-    parameters: Mapping[str, Scalar]
-    outputs: Sequence[str] | None
-    reply_ttl: float | None
-    request_id: str
-
-
-class Outgoing(NamedTuple):
-    """A request ready to go; ``single`` tells that it came as a row without a batch dimension."""
-
-    id: str
-    message: bytes
-    single: bool
-
-
-class State:
-    """What ``submit.lua`` says of a message."""
-
-    PUSHED = 1
-    PENDING = 2
-    ANSWERED = 3
-
-
-@dataclass(frozen=True)
-class _Checked:
-    """The options of one call, checked once for all its requests."""
-
-    parameters: dict[str, Scalar]
-    lane: str
-    outputs: Sequence[str] | None
-
-    @staticmethod
-    def of(options: RequestOptions) -> "_Checked":
-        parameters = check_parameters(options.get("parameters") or {})
-        timeout = options.get("timeout")
-        if timeout is not None:
-            parameters["timeout"] = max(1, int(check_seconds("timeout", timeout) * 1e6))
-        reply_ttl = options.get("reply_ttl")
-        if reply_ttl is not None:
-            if check_seconds("reply_ttl", reply_ttl) < _SHORTEST_REPLY_TTL_S:
-                raise InvalidRequest(f"reply_ttl must be at least 60 s, got {reply_ttl}")
-            parameters["reply_ttl"] = int(reply_ttl)
-        lane = options.get("priority", "normal")
-        if lane not in LANES:
-            raise InvalidRequest(f"priority must be one of {', '.join(LANES)}, got {lane!r}")
-        return _Checked(parameters, lane, options.get("outputs"))
-
-
-def check_seconds(name: str, value: object) -> float:
-    """Return a positive, finite number of seconds.
-
-    Raises:
-        InvalidRequest: anything else.
-    """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value <= 0:  # type: ignore[operator, arg-type]
-        raise InvalidRequest(f"{name} must be a positive number of seconds, got {value!r}")
-    return float(value)  # type: ignore[arg-type]
-
-
-class Composer:
-    """Turns calls of a producer into messages and commands, and their answers into values.
+class Calls:
+    """What one producer can ask of Redis. Threads may share it, and so may tasks.
 
     Args:
         settings: limits and lives.
@@ -111,127 +39,158 @@ class Composer:
 
     def __init__(self, settings: ProducerSettings, box: str) -> None:
         self._settings = settings
-        self._box = box
-        self._writer = RequestWriter()
+        self._composer = Composer(box)
+        self._clock = ServerClock()
+        self._descriptions = DescriptionCache(settings.metadata_ttl_s)
 
-    def compose(
-        self,
-        description: ModelDescription,
-        many: Sequence[object],
-        options: RequestOptions,
-        now_ms: int,
-    ) -> tuple[list[Outgoing], str]:
-        """Check and encode requests to one model; return them and the lane they go to.
+    def keys(self, model: str) -> Keys:
+        """Return the keys of a model.
 
         Raises:
-            InvalidRequest: the inputs do not fit the model, or an option is wrong.
-            TooLarge: a message is over the model's limit.
+            InvalidRequest: no model may be called that.
         """
-        checked = _Checked.of(options)
-        if checked.outputs is not None:
-            description.select([Wanted(name, None) for name in checked.outputs])
-        parameters = {
-            "submitted_ms": now_ms,
-            "reply_to": self._box,
-            **checked.parameters,
-        }
-        given_id = options.get("request_id")
-        if given_id is not None:
-            check_id(given_id)
-        outgoing = []
-        for inputs in many:
-            bound = description.bind(inputs)
-            request_id = new_request_id() if given_id is None else given_id
-            message = self._writer.write(request_id, bound.tensors, parameters, checked.outputs)
-            if len(message) > description.max_message_bytes:
-                raise TooLarge(
-                    f"message of {len(message)} bytes is over {description.name}'s limit of "
-                    f"{description.max_message_bytes}"
-                )
-            outgoing.append(Outgoing(request_id, message, bound.single))
-        return outgoing, checked.lane
+        return Keys(self._settings.prefix, check_model(model))
 
-    def submit(self, keys: Keys, lane: str, part: Sequence[Outgoing]) -> Command:
-        """Build the call that submits at most 1,000 requests, all of them or none."""
+    def submit(
+        self, keys: Keys, many: Sequence[object], terms: Terms, expect: Expect
+    ) -> Steps[list[Slot]]:
+        """Submit requests, up to 1,000 (64 MiB) at a time: each time all of them or none.
+
+        ``expect`` is called for each before it is sent, and what it gives is returned.
+
+        Raises:
+            InvalidRequest, TooLarge: one of the inputs is wrong; nothing was submitted.
+            NotFound: no worker has ever published the model.
+            QueueFull: ``accepted`` has the slots of what was submitted before.
+        """
+        if terms.request_id is not None and len(many) > 1:
+            raise InvalidRequest(
+                f"request_id '{terms.request_id}' was given for {len(many)} requests: it names one"
+            )
+        outgoing = []
+        for each in (yield from self._compose(keys, many, terms)):
+            if isinstance(each, RequestError):
+                raise each
+            outgoing.append(each)
+        return (yield from self._push(keys, terms.lane, outgoing, expect))
+
+    def submit_each(
+        self, keys: Keys, many: Sequence[object], terms: Terms, expect: Expect
+    ) -> Steps[list[Slot | RequestError]]:
+        """Submit as :meth:`submit` does, but with the error of a wrong input in its place."""
+        composed = yield from self._compose(keys, many, terms)
+        outgoing = [each for each in composed if isinstance(each, Outgoing)]
+        try:
+            slots = yield from self._push(keys, terms.lane, outgoing, expect)
+        except QueueFull as error:
+            error.accepted = tuple(_in_place(composed, error.accepted))
+            raise
+        return _in_place(composed, slots)
+
+    def result(self, keys: Keys, request_id: str) -> Steps[Reply | None]:
+        """Look for a reply; ``None`` while the request is pending.
+
+        Raises:
+            NotFound: no such request is known.
+            InferqError: the request was answered with this error.
+        """
+        (value,) = yield [command("GET", keys.reply(check_id(request_id)))]
+        if value is None:
+            raise unknown_request(keys.model, request_id)
+        if not value:
+            return None
+        result = ReplyReader().read(value)
+        if isinstance(result, Reply):
+            return result
+        raise result
+
+    def cancel(self, keys: Keys, request_id: str) -> Steps[bool]:
+        """Withdraw a request; tell whether that came in time.
+
+        Raises:
+            NotFound: no such request is known.
+        """
+        (answer,) = yield [cancelling(keys, check_id(request_id))]
+        if answer == -1:
+            raise unknown_request(keys.model, request_id)
+        return bool(answer == 1)
+
+    # Below: what submitting takes -------------------------------------------------------------
+
+    def _push(
+        self, keys: Keys, lane: str, outgoing: Sequence[Outgoing], expect: Expect
+    ) -> Steps[list[Slot]]:
+        accepted: list[Slot] = []
+        for part in cut(outgoing):
+            try:
+                accepted += yield from self._push_part(keys, lane, part, expect)
+            except QueueFull as error:
+                error.accepted = tuple(accepted)
+                raise
+        return accepted
+
+    def _push_part(
+        self, keys: Keys, lane: str, part: Sequence[Outgoing], expect: Expect
+    ) -> Steps[list[Slot]]:
+        # Expected before it is sent: the reply may be there before the answer to this call.
+        slots = [expect(each) for each in part]
+        (answer,) = yield [self._submission(keys, lane, part)]
+        if answer[0] == -1:
+            raise QueueFull(
+                f"the queue of {keys.model} holds {answer[1]} requests, its limit is "
+                f"{self._settings.queue_limit}"
+            )
+        for slot, state in zip(slots, answer[1:], strict=True):
+            slot.state = state
+        return slots
+
+    def _submission(self, keys: Keys, lane: str, part: Sequence[Outgoing]) -> Command:
+        settings = self._settings
         return call(
             scripts.load("submit"),
             (keys.lane(lane), keys.normal, *(keys.reply(each.id) for each in part)),
             (
-                self._settings.queue_limit,
-                int(self._settings.pending_ttl_s * 1000),
+                settings.queue_limit,
+                int(settings.pending_ttl_s * 1000),
                 *(each.message for each in part),
             ),
         )
 
-    def submitted(self, model: str, answer: Sequence[int]) -> list[int]:
-        """Return the :class:`State` of each request of a submission.
+    def _compose(
+        self, keys: Keys, many: Sequence[object], terms: Terms
+    ) -> Steps[list[Outgoing | RequestError]]:
+        """Encode requests; on a mismatch look once whether the model has changed meanwhile."""
+        description, is_fresh = yield from self._description(keys)
+        now_ms = yield from self._now_ms()
+        composed = self._composer.compose(description, many, terms, now_ms)
+        if is_fresh or not any(isinstance(each, RequestError) for each in composed):
+            return composed
+        self._descriptions.drop(keys.model)
+        description, _ = yield from self._description(keys)
+        return self._composer.compose(description, many, terms, now_ms)
 
-        Raises:
-            QueueFull: the lane is at its limit, and nothing was pushed.
-        """
-        if answer[0] == -1:
-            raise QueueFull(
-                f"the queue of {model} holds {answer[1]} requests, its limit is "
-                f"{self._settings.queue_limit}"
-            )
-        return list(answer[1:])
+    def _description(self, keys: Keys) -> Steps[tuple[ModelDescription, bool]]:
+        """Return what the model promises, and whether that was read just now."""
+        cached = self._descriptions.get(keys.model, time.monotonic())
+        if cached is not None:
+            return cached, False
+        (text,) = yield [command("GET", keys.description)]
+        if text is None:
+            (names,) = yield [command("SMEMBERS", models_key(keys.prefix))]
+            raise unknown_model(keys.model, [name.decode() for name in names])
+        return self._descriptions.put(keys.model, text, time.monotonic()), True
 
-
-def cut(outgoing: Sequence[Outgoing]) -> list[list[Outgoing]]:
-    """Cut requests into parts that one script call can carry."""
-    parts: list[list[Outgoing]] = []
-    size = 0
-    for each in outgoing:
-        size += len(each.message)
-        if not parts or len(parts[-1]) == _MESSAGES_PER_CALL or size > _BYTES_PER_CALL:
-            parts.append([])
-            size = len(each.message)
-        parts[-1].append(each)
-    return parts
-
-
-def cancel(keys: Keys, request_id: str) -> Command:
-    """Build the call that withdraws a request.
-
-    The reply it writes is a function of the id alone, so that a repeated call knows its own.
-    """
-    error = Cancelled("the request was withdrawn before its result was written")
-    reply = ReplyWriter(keys.model, None).error(request_id, error)
-    return call(
-        scripts.load("cancel"),
-        (keys.reply(request_id), keys.cancelled, keys.metrics),
-        (reply, _CANCEL_HINT_MS),
-    )
-
-
-def cancelled(answer: int, model: str, request_id: str) -> bool:
-    """Tell whether a cancellation came in time.
-
-    Raises:
-        NotFound: no such request is known.
-    """
-    if answer == -1:
-        raise unknown_request(model, request_id)
-    return answer == 1
-
-
-def unknown_request(model: str, request_id: str) -> NotFound:
-    """Return the error of a request nobody knows (any more)."""
-    return NotFound(
-        f"no request '{request_id}' of model '{model}' is known: never submitted, pushed without "
-        "a pending mark and still waiting, or its reply has expired"
-    )
-
-
-def unknown_model(model: str, known: Sequence[str]) -> NotFound:
-    """Return the error of a model that no worker has published."""
-    listed = ", ".join(sorted(known)) or "none"
-    return NotFound(f"no worker has ever published a model '{model}' here; known models: {listed}")
-
-
-def take(source: Iterator[object], count: int) -> list[object]:
-    """Take up to ``count`` items from an iterator."""
-    return list(islice(source, max(0, count)))
+    def _now_ms(self) -> Steps[int]:
+        """Return Redis time; several round trips, once in a while."""
+        samples: list[ClockSample] = []
+        # Asked again after each: another thread or task may have set the clock meanwhile.
+        while self._clock.is_stale(time.monotonic()):
+            sent_s = time.monotonic()
+            (answer,) = yield [command("TIME")]
+            samples.append(ClockSample.of(sent_s, time.monotonic(), answer))
+            if len(samples) == SAMPLES:
+                self._clock.adjust(samples)
+        return self._clock.now_ms(time.monotonic())
 
 
 class DescriptionCache:
@@ -263,3 +222,45 @@ class DescriptionCache:
     def drop(self, model: str) -> None:
         """Forget a model's description."""
         self._known.pop(model, None)
+
+
+def cancelling(keys: Keys, request_id: str) -> Command:
+    """Build the call that withdraws a request.
+
+    The reply it writes is a function of the id alone, so that a repeated call knows its own.
+    """
+    error = Cancelled("the request was withdrawn before its result was written")
+    reply = ReplyWriter(keys.model, None).error(request_id, error)
+    return call(
+        scripts.load("cancel"),
+        (keys.reply(request_id), keys.cancelled, keys.metrics),
+        (reply, _CANCEL_HINT_MS),
+    )
+
+
+def unknown_model(model: str, known: Sequence[str]) -> NotFound:
+    """Return the error of a model that no worker has published."""
+    listed = ", ".join(sorted(known)) or "none"
+    return NotFound(f"no worker has ever published a model '{model}' here; known models: {listed}")
+
+
+def polls(longest_s: float) -> Iterator[float]:
+    """Yield the seconds to wait between looks at a reply: doubling, since most come soon."""
+    pause_s = _FIRST_POLL_S
+    while True:
+        yield min(pause_s, longest_s)
+        pause_s *= 2
+
+
+def _in_place(
+    composed: Sequence[Outgoing | RequestError], slots: Iterable[Slot]
+) -> list[Slot | RequestError]:
+    """Put the slots of accepted requests where the requests were; end at the first without one."""
+    placed: list[Slot | RequestError] = []
+    accepted = iter(slots)
+    for each in composed:
+        place = each if isinstance(each, RequestError) else next(accepted, None)
+        if place is None:
+            break
+        placed.append(place)
+    return placed

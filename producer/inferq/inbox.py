@@ -2,80 +2,52 @@
 
 There is no background thread. Of the threads that wait, one reads the inbox for all of them; when
 its own reply has come it hands the reading to another. A lone caller reads for itself, without a
-thread switch between the reply and its use.
+thread switch between the reply and its use. :mod:`inferq.aio_inbox` has the same for asyncio.
 """
 
+import math
 import threading
 import time
-from collections import deque
-from typing import Any
+from dataclasses import dataclass, field
 
-from inferq.contract.errors import InferqError, NoReply, Unavailable
-from inferq.contract.keys import Keys
-from inferq.outstanding import Outstanding, Slot
-from inferq.redis_link import Link, command, pauses
-
-_HINTS_PER_READ = 1_000
-# A block must not outlive the connection's patience.
-_LONGEST_BLOCK_S = 4.0
+from inferq.composer import Outgoing
+from inferq.contract.errors import NoReply, Unavailable
+from inferq.outstanding import Outstanding, Slot, State
+from inferq.patience import Patience
+from inferq.redis_link import Link
 
 
 class Inbox:
     """Waits for replies; for any number of threads.
 
     Args:
-        keys: the model's keys.
-        box: name of the inbox.
-        link: whose socket timeout is longer than 4 s.
-        poll_s: how often a reply is looked for beside the inbox.
+        outstanding: what is awaited; this object's own from now on.
+        own: a link that only reads the inbox; its socket timeout is longer than 4 s.
+        shared: a link for short looks beside it.
         patience_s: how long a waiting thread puts up with a server that is away.
     """
 
-    def __init__(self, keys: Keys, box: str, link: Link, poll_s: float, patience_s: float) -> None:
-        self._keys = keys
-        self._key = keys.inbox(box)
-        self._link = link
+    def __init__(
+        self, outstanding: Outstanding, own: Link, shared: Link, patience_s: float
+    ) -> None:
+        self._outstanding = outstanding
+        self._own = own
+        self._shared = shared
         self._patience_s = patience_s
-        self._outstanding = Outstanding(keys.model, poll_s)
+        # Only the thread that reads touches it.
+        self._patience = Patience(patience_s)
         # Guards everything below and the outstanding slots; never held during a round trip.
         self._lock = threading.Lock()
-        self._someone_reads = False
-        self._waiting: deque[tuple[Slot, threading.Event]] = deque()
+        self._waiting: dict[_Turn, None] = {}
+        self._reading: _Turn | None = None
+        self._closed = False
 
-    def expect(self, request_id: str, state: int, *, single: bool) -> Slot:
-        """Await the reply of a request that was just submitted."""
+    def expect(self, outgoing: Outgoing) -> Slot:
+        """Await the reply of a request that is about to be submitted."""
         with self._lock:
-            return self._outstanding.add(request_id, state, single=single, now_s=time.monotonic())
-
-    def forget(self, slot: Slot) -> None:
-        """Stop awaiting a reply that nobody will ask for."""
-        with self._lock:
-            self._outstanding.forget(slot)
-
-    def wait(self, slot: Slot, deadline_s: float) -> None:
-        """Return once the slot has its result.
-
-        Raises:
-            NoReply: the deadline, on the monotonic clock, has passed.
-            Unavailable: Redis was away for longer than the patience.
-        """
-        while slot.result is None:
-            turn = threading.Event()
-            with self._lock:
-                if slot.result is not None:
-                    return
-                if self._someone_reads:
-                    self._waiting.append((slot, turn))
-                else:
-                    self._someone_reads = True
-                    turn.set()
-            left_s = deadline_s - time.monotonic()
-            if not turn.wait(None if left_s == float("inf") else max(0.0, left_s)):
-                self._step_back(slot, turn)
-                if slot.result is None:
-                    raise NoReply(f"no reply to request '{slot.id}' in time")
-            if slot.result is None:
-                self._read_for_all(slot, deadline_s)
+            return self._outstanding.add(
+                outgoing.id, single=outgoing.single, now_s=time.monotonic()
+            )
 
     def look(self, slot: Slot) -> None:
         """See whether the slot's reply is there, without waiting.
@@ -84,98 +56,129 @@ class Inbox:
             Unavailable: Redis is away.
         """
         if slot.result is None:
-            self._settle([slot.id], self._link.run(command("GET", self._keys.reply(slot.id))))
+            look = self._outstanding.look(slot.id)
+            (value,) = self._shared.run(look, patience_s=self._patience_s)
+            with self._lock:
+                self._outstanding.settle({slot.id: value})
 
-    def _step_back(self, slot: Slot, turn: threading.Event) -> None:
-        """Leave the queue of waiting threads; the reading may have been handed over already."""
+    def wait(self, slot: Slot, deadline_s: float) -> None:
+        """Return once the slot has its result.
+
+        Raises:
+            NoReply: the deadline, on the monotonic clock, has passed, or the inbox was closed.
+            Unavailable: Redis was away for longer than the patience.
+        """
+        if slot.state == State.ANSWERED:
+            # Its hint went to whoever asked first.
+            self.look(slot)
+        since_s = time.monotonic()
+        while slot.result is None:
+            turn = _Turn(slot, since_s)
+            try:
+                self._line_up(turn)
+                left_s = max(0.0, deadline_s - time.monotonic())
+                turn.woken.wait(None if left_s == math.inf else left_s)
+                if self._reading is turn:
+                    self._read_until_settled(turn, deadline_s)
+                elif slot.result is None:
+                    self._check(turn, deadline_s)
+            finally:
+                self._leave(turn)
+
+    def close(self) -> None:
+        """End all waits, and close the connection once no thread reads from it."""
         with self._lock:
-            if (slot, turn) in self._waiting:
-                self._waiting.remove((slot, turn))
-                return
-        if slot.result is None:
-            self._hand_over()
+            self._closed = True
+            for turn in self._waiting:
+                turn.woken.set()
+        self._own.close()
 
-    def _read_for_all(self, slot: Slot, deadline_s: float) -> None:
-        """Read until this thread's own reply is there, then let another thread read."""
-        tries = pauses()
-        broken_since_s = float("inf")
-        try:
-            while slot.result is None:
+    def _line_up(self, turn: "_Turn") -> None:
+        with self._lock:
+            self._waiting[turn] = None
+            turn.slot.wakers.append(turn.woken.set)
+            if self._reading is None:
+                self._reading = turn
+            if self._reading is turn or turn.slot.result is not None or self._closed:
+                turn.woken.set()
+
+    def _leave(self, turn: "_Turn") -> None:
+        """Step out of the line, and pass the reading on if it is this thread's."""
+        with self._lock:
+            if self._waiting.pop(turn, turn) is None:
+                turn.slot.wakers.remove(turn.woken.set)
+            if self._reading is turn:
+                others = (other for other in self._waiting if other.slot.result is None)
+                self._reading = next(others, None)
+                if self._reading is not None:
+                    self._reading.woken.set()
+
+    def _read_until_settled(self, turn: "_Turn", deadline_s: float) -> None:
+        while turn.slot.result is None:
+            self._check(turn, deadline_s)
+            try:
+                self._read(deadline_s)
+            except Unavailable as error:
                 now_s = time.monotonic()
-                if now_s >= deadline_s:
-                    raise NoReply(f"no reply to request '{slot.id}' in time")
-                try:
-                    self._read(deadline_s)
-                except Unavailable:
-                    broken_since_s = min(broken_since_s, now_s)
-                    if time.monotonic() - broken_since_s >= self._patience_s:
-                        raise
-                    time.sleep(min(next(tries), max(0.0, deadline_s - time.monotonic())))
-                else:
-                    broken_since_s = float("inf")
-                    tries = pauses()
-        finally:
-            self._hand_over()
+                pause_s = self._patience.failed(now_s)
+                self._give_up(error, now_s)
+                if turn.failure is None:
+                    time.sleep(max(0.0, min(pause_s, deadline_s - now_s)))
+            else:
+                self._patience.worked()
 
-    def _hand_over(self) -> None:
+    def _give_up(self, error: Unavailable, now_s: float) -> None:
+        """Let ``error`` end the waits that have lasted as long as they may, this one included."""
         with self._lock:
-            self._someone_reads = False
-            while self._waiting:
-                slot, turn = self._waiting.popleft()
-                turn.set()
-                if slot.result is None:
-                    self._someone_reads = True
-                    return
+            for turn in self._waiting:
+                if self._patience.is_over(turn.since_s, now_s):
+                    turn.failure = error
+                    turn.woken.set()
 
     def _read(self, deadline_s: float) -> None:
-        """Block for hints once, and fetch the replies they name; look for others that are due."""
-        now_s = time.monotonic()
+        """Take one turn of reading, the lock held for everything but the round trips."""
         with self._lock:
-            due = self._outstanding.due(now_s)
-            only = self._outstanding.only_id()
-            until_s = min(self._outstanding.next_look_s(), deadline_s, now_s + _LONGEST_BLOCK_S)
-        if due:
-            self._fetch(due)
-            return
-        block_s = max(0.001, until_s - now_s)
-        # Redis rounds a short block up to its tick of 100 ms; the deadline is ours to keep.
-        wait_s = max(0.0, deadline_s - now_s)
-        blocking = command("BLMPOP", block_s, 1, self._key, "LEFT", "COUNT", _HINTS_PER_READ)
-        try:
-            if only is not None:
-                # The reply rides along with the hint that announces it.
-                hints, value = self._link.once(
-                    [blocking, command("GET", self._keys.reply(only))], wait_s=wait_s
-                )
-                _raise_errors(hints, value)
-                self._settle([only], [value])
-            else:
-                (hints,) = self._link.once([blocking], wait_s=wait_s)
-                _raise_errors(hints)
-        except NoReply:
-            return
-        if hints:
+            steps = self._outstanding.turn(time.monotonic(), deadline_s)
+            flight = next(steps, None)
+        while flight is not None:
+            wait_s = max(0.0, deadline_s - time.monotonic())
+            try:
+                answers = self._own.run(*flight, wait_s=wait_s)
+            except NoReply:
+                return
             with self._lock:
-                ready = self._outstanding.known(hints[1])
-            self._fetch(ready)
+                try:
+                    flight = steps.send(answers)
+                except StopIteration:
+                    return
 
-    def _fetch(self, ids: list[str]) -> None:
-        if ids:
-            (values,) = self._link.run(command("MGET", *map(self._keys.reply, ids)))
-            self._settle(ids, values)
-
-    def _settle(self, ids: list[str], values: list[bytes | None]) -> None:
-        with self._lock:
-            settled = {
-                id(slot) for slot in self._outstanding.settle(dict(zip(ids, values, strict=True)))
-            }
-            for slot, turn in list(self._waiting):
-                if id(slot) in settled:
-                    self._waiting.remove((slot, turn))
-                    turn.set()
+    def _check(self, turn: "_Turn", deadline_s: float) -> None:
+        if self._closed:
+            raise closed(turn.slot)
+        if turn.failure is not None:
+            raise turn.failure
+        if time.monotonic() >= deadline_s:
+            raise late(turn.slot)
 
 
-def _raise_errors(*answers: Any) -> None:
-    for answer in answers:
-        if isinstance(answer, InferqError):
-            raise answer
+@dataclass(eq=False)
+class _Turn:
+    """A thread that waits for a slot since then: woken when it has something to do."""
+
+    slot: Slot
+    since_s: float
+    woken: threading.Event = field(default_factory=threading.Event)
+    failure: Unavailable | None = None
+
+
+def late(slot: Slot) -> NoReply:
+    """Return the error of a wait whose time is over."""
+    return NoReply(f"no reply to request '{slot.id}' in time; it may still be answered")
+
+
+def closed(slot: Slot) -> NoReply:
+    """Return the error of a wait that ended with its producer."""
+    return NoReply(
+        f"the producer was closed before the reply to request '{slot.id}' came; it may still be "
+        "answered"
+    )

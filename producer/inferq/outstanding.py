@@ -1,113 +1,191 @@
-"""Requests whose replies are awaited, and when to look for which. Pure; used by both producers.
+"""Requests whose replies are awaited, and how to read for them. Pure; used by both producers.
 
 The inbox tells which replies are ready, but its ids are only hints: one can be lost with a
-connection, and a request that joined an earlier one is announced to somebody else. So every
-request is looked for at its reply key as well, once in a while.
+connection, and a request that joined an earlier one is announced to somebody else. So all requests
+are looked for at their reply keys as well, once in a while.
 """
 
-import heapq
-import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
 
-from inferq.calls import State, unknown_request
-from inferq.contract.errors import InferqError
+from inferq.contract.errors import InferqError, NotFound
+from inferq.contract.keys import Keys
 from inferq.contract.replies import Reply, ReplyReader
+from inferq.redis_link import Command, Steps, command
+
+_IDS_PER_READ: Final = 1_000
+# A block must not outlive the connection's patience.
+_LONGEST_BLOCK_S: Final = 4.0
+# Some servers take less than a millisecond for "without end".
+_SHORTEST_BLOCK_S: Final = 0.001
 
 
-@dataclass(eq=False, slots=True)
+class State:
+    """What ``submit.lua`` says of a message."""
+
+    PUSHED: Final = 1
+    PENDING: Final = 2
+    ANSWERED: Final = 3
+
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Slot:
-    """One awaited reply.
+    """One awaited reply. It is awaited for as long as somebody holds the slot.
 
     Attributes:
         id: the request's id.
         single: the reply loses its batch dimension.
+        state: a :class:`State` once the submission is acknowledged.
         result: the reply or the error, once it is known.
+        wakers: called when it is.
     """
 
     id: str
     single: bool
+    state: int | None = None
     result: Reply | InferqError | None = None
+    wakers: list[Callable[[], object]] = field(default_factory=list)
+
+    def value(self) -> Reply:
+        """Return the reply.
+
+        Raises:
+            InferqError: the request was answered with an error, or is not known any more.
+        """
+        if isinstance(self.result, Reply):
+            return self.result
+        assert self.result is not None, "asked before the result was there"
+        # Raised again and again, it would collect the frames of every time.
+        raise self.result.with_traceback(None)
+
+
+class _SlotRef(weakref.ref[Slot]):
+    """A weak reference that remembers whose slot it was."""
+
+    __slots__ = ("id",)
+
+    def __init__(self, slot: Slot, callback: Callable[["_SlotRef"], object]) -> None:
+        super().__init__(slot, callback)  # type: ignore[call-arg]
+        self.id = slot.id
 
 
 class Outstanding:
-    """The awaited replies of one producer from one model."""
+    """The awaited replies of one producer from one model.
 
-    def __init__(self, model: str, poll_s: float) -> None:
-        self._model = model
+    Args:
+        keys: the model's keys.
+        box: the inbox that replies are announced in.
+        poll_s: how often all are looked for beside the inbox.
+    """
+
+    def __init__(self, keys: Keys, box: str, poll_s: float) -> None:
+        self._keys = keys
+        self._inbox = keys.inbox(box)
         self._poll_s = poll_s
         self._reader = ReplyReader()
-        self._slots: dict[str, list[Slot]] = {}
-        # When to look for which id; entries of settled ones are skipped when they come up.
-        self._looks: list[tuple[float, str]] = []
+        # Weakly, since a caller may submit and never ask.
+        self._slots: dict[str, list[_SlotRef]] = {}
+        # Appended to wherever a slot's last holder lets go, in any thread, whatever lock it holds.
+        self._dropped: deque[_SlotRef] = deque()
+        self._sweep_at_s = 0.0
 
     def __len__(self) -> int:
+        self._forget_dropped()
         return len(self._slots)
 
-    def add(self, request_id: str, state: int, *, single: bool, now_s: float) -> Slot:
-        """Await a request that was just submitted; ``state`` is what the submission said.
-
-        One that is answered already is looked for at once, one that joined another at the pace
-        of polling, and one of our own mostly never, since the inbox tells.
-        """
+    def add(self, request_id: str, *, single: bool, now_s: float) -> Slot:
+        """Await a request that is about to be submitted, for as long as the slot is held."""
+        self._forget_dropped()
+        if not self._slots:
+            self._sweep_at_s = now_s + self._poll_s
         slot = Slot(request_id, single)
-        self._slots.setdefault(request_id, []).append(slot)
-        look_at_s = now_s if state == State.ANSWERED else now_s + self._poll_s
-        heapq.heappush(self._looks, (look_at_s, request_id))
+        self._slots.setdefault(request_id, []).append(_SlotRef(slot, self._dropped.append))
         return slot
 
-    def only_id(self) -> str | None:
-        """Return the id awaited if it is the only one."""
-        return next(iter(self._slots)) if len(self._slots) == 1 else None
+    def turn(self, now_s: float, until_s: float) -> Steps[None]:
+        """Take one turn of reading: look for all that is awaited if that is due, else for hints.
 
-    def known(self, hints: Iterable[bytes]) -> list[str]:
-        """Return which of the inbox's ids are awaited, each once."""
-        return [
-            name for name in dict.fromkeys(hint.decode() for hint in hints) if name in self._slots
-        ]
-
-    def due(self, now_s: float, limit: int = 1_000) -> list[str]:
-        """Return the ids to look for now, and put off their next look."""
-        due: list[str] = []
-        while len(due) < limit and self.next_look_s() <= now_s:
-            due.append(heapq.heappop(self._looks)[1])
-        for request_id in due:
-            heapq.heappush(self._looks, (now_s + self._poll_s, request_id))
-        return due
-
-    def next_look_s(self) -> float:
-        """Return when the next look is due, on the monotonic clock."""
-        while self._looks and self._looks[0][1] not in self._slots:
-            heapq.heappop(self._looks)
-        return self._looks[0][0] if self._looks else math.inf
-
-    def settle(self, values: Mapping[str, bytes | None]) -> list[Slot]:
-        """Take what the reply keys held; return the slots that have their result now.
-
-        Empty is pending still. A key that is gone settles its request as unknown.
+        To wait for hints it blocks, until the first is there, but not beyond ``until_s`` on the
+        monotonic clock, give or take the server's tick of 100 ms.
         """
-        settled = []
-        for request_id, value in values.items():
-            if value == b"" or request_id not in self._slots:
-                continue
-            for slot in self._slots.pop(request_id):
-                slot.result = self._result(request_id, value, single=slot.single)
-                settled.append(slot)
-        return settled
+        self._forget_dropped()
+        if now_s >= self._sweep_at_s:
+            self._sweep_at_s = now_s + self._poll_s
+            awaited = list(self._slots)
+            for start in range(0, len(awaited), _IDS_PER_READ):
+                yield from self._fetch(awaited[start : start + _IDS_PER_READ])
+            return
+        ends_s = min(self._sweep_at_s, until_s, now_s + _LONGEST_BLOCK_S)
+        block_s = max(_SHORTEST_BLOCK_S, ends_s - now_s)
+        blocking = command("BLMPOP", block_s, 1, self._inbox, "LEFT", "COUNT", _IDS_PER_READ)
+        if len(self._slots) == 1:
+            # The reply rides along with the hint that announces it.
+            only = next(iter(self._slots))
+            hints, value = yield [blocking, self.look(only)]
+            self.settle({only: value})
+        else:
+            (hints,) = yield [blocking]
+        if hints:
+            names = dict.fromkeys(hint.decode(errors="replace") for hint in hints[1])
+            yield from self._fetch([name for name in names if name in self._slots])
 
-    def forget(self, slot: Slot) -> None:
-        """Stop awaiting a slot."""
-        slots = self._slots.get(slot.id, [])
-        if slot in slots:
-            slots.remove(slot)
-            if not slots:
-                del self._slots[slot.id]
+    def look(self, request_id: str) -> Command:
+        """Build the command whose answer :meth:`settle` takes."""
+        return command("GET", self._keys.reply(request_id))
+
+    def settle(self, values: Mapping[str, bytes | None]) -> None:
+        """Take what reply keys held: set the results that are there, and wake who waits for them.
+
+        Empty is pending still. A key that is gone settles its request as unknown, unless its
+        submission is still under way.
+        """
+        for request_id, value in values.items():
+            if value == b"":
+                continue
+            unsettled = []
+            for ref in self._slots.pop(request_id, ()):
+                slot = ref()
+                if slot is None:
+                    continue
+                if value is None and slot.state is None:
+                    unsettled.append(ref)
+                    continue
+                slot.result = self._result(request_id, value, single=slot.single)
+                for wake in slot.wakers:
+                    wake()
+            if unsettled:
+                self._slots[request_id] = unsettled
+
+    def _fetch(self, ids: list[str]) -> Steps[None]:
+        if ids:
+            (values,) = yield [command("MGET", *map(self._keys.reply, ids))]
+            self.settle(dict(zip(ids, values, strict=True)))
+
+    def _forget_dropped(self) -> None:
+        while self._dropped:
+            ref = self._dropped.popleft()
+            refs = self._slots.get(ref.id, [])
+            if ref in refs:
+                refs.remove(ref)
+                if not refs:
+                    del self._slots[ref.id]
 
     def _result(self, request_id: str, value: bytes | None, *, single: bool) -> Reply | InferqError:
         if value is None:
-            return unknown_request(self._model, request_id)
+            return unknown_request(self._keys.model, request_id)
         try:
             result = self._reader.read(value)
         except InferqError as error:
             return error
         return result.as_single() if single and isinstance(result, Reply) else result
+
+
+def unknown_request(model: str, request_id: str) -> NotFound:
+    """Return the error of a request nobody knows (any more)."""
+    return NotFound(
+        f"no request '{request_id}' of model '{model}' is known: never submitted, pushed without "
+        "a pending mark and still waiting, or its reply has expired"
+    )

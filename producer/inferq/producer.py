@@ -1,27 +1,27 @@
 """The producer of programs that block; :mod:`inferq.aio` has the same for asyncio."""
 
+import math
 import time
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Literal, Self, TypeVar, Unpack, overload
 
-from inferq import calls
-from inferq.calls import Composer, Outgoing, RequestOptions, check_seconds
-from inferq.clock import SAMPLES, ClockSample, ServerClock
-from inferq.contract.description import ModelDescription
-from inferq.contract.errors import InferqError, InvalidRequest, NotReady, QueueFull
-from inferq.contract.keys import Keys, check_id, check_model, models_key
-from inferq.contract.replies import Reply, ReplyReader
+from inferq.calls import Calls, polls
+from inferq.contract.errors import InferqError, NotReady, QueueFull, Unavailable
+from inferq.contract.keys import Keys
+from inferq.contract.replies import Reply
 from inferq.endpoint import open_endpoint
 from inferq.ids import new_box
 from inferq.inbox import Inbox
-from inferq.outstanding import Slot
-from inferq.redis_link import Link, command
+from inferq.options import RequestOptions, Terms, check_seconds
+from inferq.outstanding import Outstanding, Slot
+from inferq.redis_link import Link, Steps
 from inferq.settings import ProducerSettings
+from inferq.window import Window
 
-_FIRST_POLL_S = 0.005
+T = TypeVar("T")
 
 
 class Handle:
@@ -40,7 +40,7 @@ class Handle:
         self._inbox = inbox
 
     def __repr__(self) -> str:
-        state = "done" if self._slot.result is not None else "pending"
+        state = "pending" if self._slot.result is None else "done"
         return f"<Handle {self.id} of {self.model}: {state}>"
 
     def done(self) -> bool:
@@ -59,20 +59,22 @@ class Handle:
             timeout: seconds this call waits; for ever by default. Nothing is withdrawn.
 
         Raises:
-            NoReply: ``timeout`` is over.
+            NoReply: ``timeout`` is over, or the producer was closed.
+            Unavailable: Redis is away.
             InferqError: the request was answered with an error, or is not known any more.
         """
-        limit_s = float("inf") if timeout is None else check_seconds("timeout", timeout)
-        self._inbox.wait(self._slot, time.monotonic() + limit_s)
-        result = self._slot.result
-        if isinstance(result, Reply):
-            return result
-        raise result or AssertionError("a slot without a result was reported as settled")
+        wait_s = math.inf if timeout is None else check_seconds("timeout", timeout)
+        self._inbox.wait(self._slot, time.monotonic() + wait_s)
+        return self._slot.value()
 
     def cancel(self) -> bool:
         """Withdraw the request; false if it is answered already.
 
         One that runs keeps running, and its result is discarded.
+
+        Raises:
+            NotFound: the request is not known any more.
+            Unavailable: Redis is away.
         """
         return self._producer.cancel(self.model, self.id)
 
@@ -86,24 +88,25 @@ class Producer:
         settings: everything else; by default from the environment.
 
     Raises:
-        InvalidSetting: the address or a setting is wrong. Redis is first contacted by a call.
+        InvalidSetting: the address or a setting is wrong.
+        ServerUnfit: the server of ``embedded`` does not start. Another is contacted by the first
+            call.
     """
 
     def __init__(
         self, redis_url: str | None = None, *, settings: ProducerSettings | None = None
     ) -> None:
         self._settings = settings or ProducerSettings()
+        # Closed in the opposite order: the server last, if it is ours.
         self._resources = ExitStack()
-        endpoint = self._resources.enter_context(
-            open_endpoint(redis_url or self._settings.redis_url)
+        self._link = Link(
+            self._resources.enter_context(open_endpoint(redis_url or self._settings.redis_url))
         )
-        self._link = Link(endpoint)
         self._resources.callback(self._link.close)
         self._box = new_box()
-        self._composer = Composer(self._settings, self._box)
-        self._clock = ServerClock()
-        self._descriptions = calls.DescriptionCache(self._settings.metadata_ttl_s)
+        self._calls = Calls(self._settings, self._box)
         self._inboxes: dict[str, Inbox] = {}
+        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -117,8 +120,12 @@ class Producer:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. Requests under way go on; their results can be polled by id."""
-        self._inboxes.clear()
+        """Close the connections, and leave the embedded server if there is one.
+
+        Calls that wait end with :class:`NoReply`, later ones with :class:`Unavailable`. Requests
+        under way go on; their results can be polled by id.
+        """
+        self._closed = True
         self._resources.close()
 
     def infer(self, model: str, inputs: object, **options: Unpack[RequestOptions]) -> Reply:
@@ -136,15 +143,16 @@ class Producer:
             NotFound: no worker has ever published the model.
             InvalidRequest, TooLarge: the request is wrong; nothing was submitted.
             QueueFull: nothing was submitted; try again later.
-            NoReply: ``timeout`` ran out before a reply came.
+            NoReply: ``timeout`` ran out before a reply came, or the producer was closed.
             Unavailable: Redis is away.
             InferqError: the request was answered with this error.
         """
-        handle = self.submit(model, inputs, **options)
-        try:
-            return handle.result(options.get("timeout"))
-        finally:
-            handle._inbox.forget(handle._slot)  # noqa: SLF001 - nobody else holds this handle
+        terms = Terms.of(options)
+        deadline_s = time.monotonic() + terms.timeout_s
+        keys = self._calls.keys(model)
+        (slot,) = self._submit(keys, [inputs], terms)
+        self._inbox(keys).wait(slot, deadline_s)
+        return slot.value()
 
     def submit(self, model: str, inputs: object, **options: Unpack[RequestOptions]) -> Handle:
         """Submit one request and return at once; see :meth:`infer` for arguments and errors.
@@ -161,23 +169,14 @@ class Producer:
         Up to 1,000 requests (64 MiB) are submitted all or none. Of more, those in front of a full
         queue are submitted; :attr:`QueueFull.accepted` has their handles.
         """
-        outgoing, lane = self._compose(model, list(many), options)
-        keys = self._keys(model)
-        inbox = self._inbox(model)
-        handles: list[Handle] = []
-        for part in calls.cut(outgoing):
-            try:
-                (answer,) = self._link.run(
-                    self._composer.submit(keys, lane, part), patience_s=self._settings.patience_s
-                )
-                states = self._composer.submitted(model, answer)
-            except QueueFull as error:
-                error.accepted = tuple(handles)
-                raise
-            for each, state in zip(part, states, strict=True):
-                slot = inbox.expect(each.id, state, single=each.single)
-                handles.append(Handle(self, model, slot, inbox))
-        return handles
+        keys = self._calls.keys(model)
+        inbox = self._inbox(keys)
+        try:
+            slots = self._submit(keys, list(many), Terms.of(options))
+        except QueueFull as error:
+            error.accepted = tuple(Handle(self, model, slot, inbox) for slot in error.accepted)
+            raise
+        return [Handle(self, model, slot, inbox) for slot in slots]
 
     def result(self, model: str, request_id: str, *, timeout: float | None = None) -> Reply:
         """Return the reply of a request by its id, from any process, as often as wanted.
@@ -192,26 +191,21 @@ class Producer:
         Raises:
             NotReady: it is pending (after ``timeout``, if one was given).
             NotFound: no such request is known, or its reply has expired.
+            Unavailable: Redis is away.
             InferqError: the request was answered with this error.
         """
-        key = self._keys(model).reply(check_id(request_id))
+        keys = self._calls.keys(model)
         wait_s = 0.0 if timeout is None else check_seconds("timeout", timeout)
         deadline_s = time.monotonic() + wait_s
-        pause_s = _FIRST_POLL_S
-        while True:
-            (value,) = self._link.run(command("GET", key), patience_s=self._settings.patience_s)
-            if value is None:
-                raise calls.unknown_request(model, request_id)
-            if value:
-                result = ReplyReader().read(value)
-                if isinstance(result, Reply):
-                    return result
-                raise result
+        for pause_s in polls(self._settings.poll_s):
+            reply = self._do(self._calls.result(keys, request_id))
+            if reply is not None:
+                return reply
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
-                raise NotReady(f"request '{request_id}' of model '{model}' is still pending")
+                break
             time.sleep(min(pause_s, left_s))
-            pause_s = min(pause_s * 2, self._settings.poll_s)
+        raise NotReady(f"request '{request_id}' of model '{model}' is still pending")
 
     def cancel(self, model: str, request_id: str) -> bool:
         """Withdraw a request; true if that came in time, false if it is answered already.
@@ -220,11 +214,29 @@ class Producer:
             NotFound: no such request is known.
             Unavailable: Redis is away.
         """
-        (answer,) = self._link.run(
-            calls.cancel(self._keys(model), check_id(request_id)),
-            patience_s=self._settings.patience_s,
-        )
-        return calls.cancelled(answer, model, request_id)
+        return self._do(self._calls.cancel(self._calls.keys(model), request_id))
+
+    @overload
+    def map(
+        self,
+        model: str,
+        many: Iterable[object],
+        *,
+        window: int | None = None,
+        return_errors: Literal[False] = False,
+        **options: Unpack[RequestOptions],
+    ) -> Iterator[Reply]: ...
+
+    @overload
+    def map(
+        self,
+        model: str,
+        many: Iterable[object],
+        *,
+        window: int | None = None,
+        return_errors: bool,
+        **options: Unpack[RequestOptions],
+    ) -> Iterator[Reply | InferqError]: ...
 
     def map(
         self,
@@ -237,115 +249,92 @@ class Producer:
     ) -> Iterator[Reply | InferqError]:
         """Submit any number of requests and yield their replies in order.
 
-        At most ``window`` are under way at once, so memory stays bounded and a full queue slows
+        At most ``window`` are under way at once, so memory stays bounded, and a full queue slows
         this call down instead of failing it.
 
         Args:
             model: the model's name.
-            many: the inputs of each request; consumed as the window moves.
+            many: the inputs of each request; taken as the window moves.
             window: requests under way; 1,024 by default.
-            return_errors: yield the error of a request that failed in its place; by default it
-                is raised, which ends the iteration.
+            return_errors: yield the error of a request that is wrong or failed in its place; by
+                default it is raised when its turn comes, which ends the iteration.
             **options: see :class:`RequestOptions`, for every request alike.
 
         Raises:
-            NotFound, InvalidRequest, TooLarge, Unavailable: as :meth:`infer`.
+            NotFound: no worker has ever published the model.
+            Unavailable: Redis is away.
+            InferqError: a request is wrong, or was answered with this error.
         """
         size = self._settings.map_window if window is None else window
-        if size < 1:
-            raise InvalidRequest(f"window must be at least 1, got {size}")
-        if "request_id" in options:
-            raise InvalidRequest("map makes its own ids: request_id is not allowed")
+        moving = Window.check(size, options)
+        terms = Terms.of(options)
+        keys = self._calls.keys(model)
+        inbox = self._inbox(keys)
         source = iter(many)
-        handles: deque[Handle] = deque()
-        held: list[object] = []
         while True:
-            # Refilled by half windows: large enough to submit many at once.
-            if len(handles) <= size // 2:
-                held += calls.take(source, size - len(handles) - len(held))
-                held = self._submit_what_fits(model, held, handles, options)
-            if not handles:
-                if not held:
-                    return
-                continue
-            try:
-                yield handles[0].result()
-            except InferqError as error:
-                if not return_errors:
-                    raise
-                yield error
-            handles.popleft()
-
-    def _submit_what_fits(
-        self,
-        model: str,
-        many: Sequence[object],
-        handles: deque[Handle],
-        options: RequestOptions,
-    ) -> list[object]:
-        """Submit; add what was accepted to ``handles`` and return the rest."""
-        if not many:
-            return []
-        try:
-            accepted: Sequence[Handle] = self.submit_many(model, many, **options)
-        except QueueFull as error:
-            accepted = error.accepted
-            if not handles and not accepted:
-                time.sleep(error.retry_after_ms / 1000)
-        handles.extend(accepted)
-        return list(many[len(accepted) :])
+            moving.held += islice(source, moving.wanted())
+            self._submit_portion(keys, moving, terms)
+            if moving.under_way:
+                head = moving.under_way.popleft()
+                if isinstance(head, Slot):
+                    inbox.wait(head, math.inf)
+                result = head.result if isinstance(head, Slot) else head
+                if isinstance(result, InferqError) and not return_errors:
+                    raise result
+                assert result is not None
+                yield result
+            elif not moving.held:
+                return
 
     # Below: what the calls above share -------------------------------------------------------
 
-    def _compose(
-        self, model: str, many: list[object], options: RequestOptions
-    ) -> tuple[list[Outgoing], str]:
-        """Encode requests; on a mismatch look once whether the model has changed meanwhile."""
-        now_ms = self._now_ms()
-        description, fresh = self._description(model)
+    def _submit_portion(self, keys: Keys, moving: Window, terms: Terms) -> None:
+        portion = moving.portion()
+        if not portion:
+            return
+        expect = self._inbox(keys).expect
         try:
-            return self._composer.compose(description, many, options, now_ms)
-        except InvalidRequest:
-            if fresh:
-                raise
-        self._descriptions.drop(model)
-        description, _ = self._description(model)
-        return self._composer.compose(description, many, options, now_ms)
+            accepted = self._do(self._calls.submit_each(keys, portion, terms, expect))
+        except QueueFull as error:
+            moving.submitted(len(portion), error.accepted)
+            if moving.is_stuck:
+                time.sleep(error.retry_after_ms / 1000)
+        else:
+            moving.submitted(len(portion), accepted)
 
-    def _description(self, model: str) -> tuple[ModelDescription, bool]:
-        """Return what the model promises, and whether that was read just now."""
-        keys = self._keys(model)
-        cached = self._descriptions.get(model, time.monotonic())
-        if cached is not None:
-            return cached, False
-        patience_s = self._settings.patience_s
-        (text,) = self._link.run(command("GET", keys.description), patience_s=patience_s)
-        if text is None:
-            (names,) = self._link.run(command("SMEMBERS", models_key(keys.prefix)))
-            raise calls.unknown_model(model, [name.decode() for name in names])
-        return self._descriptions.put(model, text, time.monotonic()), True
+    def _submit(self, keys: Keys, many: Sequence[object], terms: Terms) -> list[Slot]:
+        expect = self._inbox(keys).expect
+        # Submitted after its budget, a request would only be answered that it came too late.
+        patience_s = min(self._settings.patience_s, terms.timeout_s)
+        return self._do(self._calls.submit(keys, many, terms, expect), patience_s)
 
-    def _now_ms(self) -> int:
-        now_s = time.monotonic()
-        if self._clock.is_stale(now_s):
-            samples = []
-            for _ in range(SAMPLES):
-                sent_s = time.monotonic()
-                (answer,) = self._link.run(command("TIME"), patience_s=self._settings.patience_s)
-                samples.append(ClockSample.of(sent_s, time.monotonic(), answer))
-            self._clock.adjust(samples)
-        return self._clock.now_ms(now_s)
+    def _do(self, steps: Steps[T], patience_s: float | None = None) -> T:
+        """Carry steps out."""
+        if self._closed:
+            raise Unavailable("this producer is closed")
+        patience_s = self._settings.patience_s if patience_s is None else patience_s
+        try:
+            flight = next(steps)
+            while True:
+                try:
+                    answers = self._link.run(*flight, patience_s=patience_s)
+                except InferqError as error:
+                    flight = steps.throw(error)
+                else:
+                    flight = steps.send(answers)
+        except StopIteration as end:
+            value: T = end.value
+            return value
 
-    def _keys(self, model: str) -> Keys:
-        return Keys(self._settings.prefix, check_model(model))
-
-    def _inbox(self, model: str) -> Inbox:
-        inbox = self._inboxes.get(model)
+    def _inbox(self, keys: Keys) -> Inbox:
+        inbox = self._inboxes.get(keys.model)
         if inbox is None:
             settings = self._settings
-            link = Link(self._link.endpoint)
-            self._resources.callback(link.close)
-            inbox = Inbox(self._keys(model), self._box, link, settings.poll_s, settings.patience_s)
+            outstanding = Outstanding(keys, self._box, settings.poll_s)
+            own = Link(self._link.endpoint)
+            made = Inbox(outstanding, own, self._link, settings.patience_s)
             # Threads that race for it must end up with one inbox.
-            inbox = self._inboxes.setdefault(model, inbox)
+            inbox = self._inboxes.setdefault(keys.model, made)
+            if inbox is made:
+                self._resources.callback(inbox.close)
         return inbox

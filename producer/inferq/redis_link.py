@@ -14,9 +14,9 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import redis.asyncio.connection
 import redis.connection
@@ -27,6 +27,7 @@ from inferq.contract.scripts import Script
 from inferq.endpoint import Endpoint
 from inferq.redis_faults import ScriptMissing, fault
 
+T = TypeVar("T")
 Word = str | bytes | int | float
 
 _FIRST_PAUSE_S = 0.01
@@ -40,6 +41,12 @@ class Command(NamedTuple):
 
     words: tuple[Word, ...]
     source: tuple[Word, ...] | None = None
+
+
+Steps: TypeAlias = Generator[Sequence[Command], list[Any], T]
+"""Several flights that make one whole: each is yielded, its answers are sent back (or its error is
+thrown in), and in the end there is a value. So the same steps serve whoever blocks and whoever
+awaits."""
 
 
 def command(*words: Word) -> Command:
@@ -117,6 +124,7 @@ class Link:
         self._socket_timeout_s = socket_timeout_s
         # Idle connections; taken and put back by any thread, both ends being atomic.
         self._idle: deque[redis.connection.AbstractConnection] = deque()
+        self._closed = False
 
     def once(
         self,
@@ -155,17 +163,20 @@ class Link:
                     flight.answers[place] = _read(connection, flight)
         return flight.answers
 
-    def run(self, *commands: Command, patience_s: float = 0.0) -> list[Any]:
+    def run(
+        self, *commands: Command, patience_s: float = 0.0, wait_s: float = math.inf
+    ) -> list[Any]:
         """Send a flight that may safely be repeated, until it is answered without error.
 
         Raises:
             Unavailable: no answer within ``patience_s`` seconds.
+            NoReply: one try took longer than ``wait_s`` seconds.
             InferqError: the server refused one of the commands; repeating would not help.
         """
         give_up = time.monotonic() + patience_s
         for pause_s in pauses():
             try:
-                answers = self.once(commands)
+                answers = self.once(commands, wait_s=wait_s)
                 _raise_first(answers)
             except Unavailable:
                 if time.monotonic() + pause_s >= give_up:
@@ -176,7 +187,11 @@ class Link:
         raise AssertionError("pauses() never ends")
 
     def close(self) -> None:
-        """Close the idle connections. The link stays usable and opens new ones on demand."""
+        """Close the idle connections, and those in use when their flights end.
+
+        The link stays usable, but keeps no connection from now on.
+        """
+        self._closed = True
         while self._idle:
             self._idle.pop().disconnect()
 
@@ -197,6 +212,8 @@ class Link:
             connection.disconnect()
             raise
         self._idle.append(connection)
+        if self._closed:
+            self.close()
 
     def _take(self) -> redis.connection.AbstractConnection:
         while self._idle:
@@ -239,21 +256,30 @@ def _read(connection: redis.connection.AbstractConnection, flight: _Flight) -> A
 
 
 class AsyncLink:
-    """:class:`Link` for one event loop."""
+    """:class:`Link` for one event loop.
 
-    def __init__(self, endpoint: Endpoint, *, socket_timeout_s: float = 5.0) -> None:
+    Threads are few; tasks are not. So flights that find ``most`` under way wait for their turn
+    instead of opening a connection each.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, socket_timeout_s: float = 5.0, most: int = 8) -> None:
         self.endpoint = endpoint
         self._socket_timeout_s = socket_timeout_s
+        self._turns = asyncio.Semaphore(most)
         self._idle: deque[redis.asyncio.connection.AbstractConnection] = deque()
+        self._closed = False
 
     async def once(self, commands: Sequence[Command]) -> list[Any]:
         """See :meth:`Link.once`. A cancelled flight drops its connection."""
-        flight = _Flight(commands, self.endpoint.shown)
+        async with self._turns:
+            return await self._once(_Flight(commands, self.endpoint.shown))
+
+    async def _once(self, flight: _Flight) -> list[Any]:
         connection = self._take()
         try:
-            packed = connection.pack_commands(flight.words())
-            await connection.send_packed_command(packed)
-            flight.answers = [await _read_async(connection, flight) for _ in commands]
+            words = flight.words()
+            await connection.send_packed_command(connection.pack_commands(words))
+            flight.answers = [await _read_async(connection, flight) for _ in words]
             refused = flight.refused()
             if refused:
                 await connection.send_packed_command(
@@ -269,6 +295,8 @@ class AsyncLink:
             await connection.disconnect(nowait=True)
             raise
         self._idle.append(connection)
+        if self._closed:
+            await self.close()
         return flight.answers
 
     async def run(self, *commands: Command, patience_s: float = 0.0) -> list[Any]:
@@ -288,6 +316,7 @@ class AsyncLink:
 
     async def close(self) -> None:
         """See :meth:`Link.close`."""
+        self._closed = True
         while self._idle:
             await self._idle.pop().disconnect()
 
