@@ -11,7 +11,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from inferq.contract.errors import InvalidSetting
 from inferq.contract.keys import check_prefix
-from inferq.contract.requests import describe
+from inferq.contract.oip import describe
 from inferq.endpoint import EMBEDDED, Endpoint, masked
 from inferq.units import Seconds
 

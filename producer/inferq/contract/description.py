@@ -6,17 +6,20 @@ binds what a caller hands in (arrays, lists, one row or many) to the model's ten
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from inferq.contract.errors import InvalidRequest, InvalidSetting
 from inferq.contract.layouts import Layout
-from inferq.contract.requests import Wanted, describe
+from inferq.contract.oip import describe
+from inferq.contract.requests import Wanted
 from inferq.contract.tensors import Array, TensorSpec, coerce, naming_tensor
 
 PLATFORM = "inferq_python"
+MAX_EMPTY_ROWS = 1_024
+"""Rows of one request whose tensors are all of size zero."""
 
 
 class Bound(NamedTuple):
@@ -90,13 +93,8 @@ class ModelDescription:
                     f"'{layout.heads[0].name}' has {layout.rows}"
                 )
         if specs:
-            raise InvalidRequest(f"missing tensor '{next(iter(specs))}'")
-        if layout.rows > self.max_message_bytes:
-            # Rows of no bytes cost their sender nothing, and a worker a model call each.
-            raise InvalidRequest(
-                f"{layout.rows} rows are more than a message of {self.max_message_bytes} bytes "
-                "can hold"
-            )
+            raise self._missing(next(iter(specs)))
+        _check_empty_rows(layout.rows, layout.size)
 
     def select(self, wanted: Sequence[Wanted] | None) -> tuple[Wanted, ...]:
         """Return the outputs that go into a reply; all of them, unless the request names some.
@@ -140,7 +138,7 @@ class ModelDescription:
         singles = set()
         for spec in self.inputs:
             if spec.name not in inputs:
-                raise InvalidRequest(f"missing tensor '{spec.name}'")
+                raise self._missing(spec.name)
             with naming_tensor(spec.name):
                 array = coerce(inputs[spec.name], spec.datatype)
             is_single = spec.admits(array.shape)
@@ -157,7 +155,12 @@ class ModelDescription:
                 "tensors disagree about the number of rows: "
                 + ", ".join(f"'{name}' has {len(array)}" for name, _, array in tensors)
             )
-        return Bound(tensors, rows.pop(), singles.pop())
+        bound = Bound(tensors, rows.pop(), singles.pop())
+        _check_empty_rows(bound.rows, sum(array.nbytes for _, _, array in tensors))
+        return bound
+
+    def _missing(self, name: str) -> InvalidRequest:
+        return InvalidRequest(f"missing tensor '{name}': {self.name} takes {_listed(self.inputs)}")
 
     def to_json(self) -> bytes:
         """Return the text that workers publish under the model's description key."""
@@ -198,38 +201,52 @@ class ModelDescription:
 
 
 class MetadataTensor(BaseModel):
-    """A tensor in OIP metadata: ``shape`` leads with -1, the batch dimension."""
+    """A tensor of a model, as Open Inference Protocol metadata has it."""
 
-    name: str
-    datatype: str
-    shape: list[int]
+    name: str = Field(description="Requests and replies name the tensor so.")
+    datatype: str = Field(description="Open Inference Protocol datatype, or BF16.")
+    shape: Annotated[list[int], Field(min_length=1)] = Field(
+        description="Extents; -1 is any. The first is -1, the batch dimension."
+    )
 
 
 class Metadata(BaseModel):
-    """OIP model metadata."""
+    """Open Inference Protocol model metadata."""
 
-    name: str
-    versions: list[str] | None = None
-    platform: str = PLATFORM
-    inputs: list[MetadataTensor]
-    outputs: list[MetadataTensor]
+    name: str = Field(description="The model's name, as in its keys.")
+    versions: list[str] | None = Field(
+        default=None, description="The version served; absent for a model without versions."
+    )
+    platform: str = Field(default=PLATFORM, description="What serves the model.")
+    inputs: list[MetadataTensor] = Field(description="All of them are required.")
+    outputs: list[MetadataTensor] = Field(description="In the order of a reply.")
 
 
 class Limits(BaseModel):
-    """Rows per model call, and bytes of one request message."""
+    """What a request may be, and what a batch can be."""
 
-    max_batch_size: int
-    max_message_bytes: int
+    max_batch_size: int = Field(ge=1, description="Rows in one model call.")
+    max_message_bytes: int = Field(ge=1, description="Bytes of one request message.")
 
 
 class PublishedModel(BaseModel):
-    """The value of ``{inferq:MODEL}:model``."""
+    """What a model's workers publish about it."""
 
     model_config = ConfigDict(extra="ignore")
 
     metadata: Metadata
     limits: Limits
-    profile: dict[str, Any] = Field(default_factory=dict)
+    profile: dict[str, Any] = Field(
+        default_factory=dict, description="Measured by workers; no promise."
+    )
+
+
+def _check_empty_rows(rows: int, size: int) -> None:
+    # Rows of no bytes cost their sender nothing, and a worker its model calls.
+    if size == 0 and rows > MAX_EMPTY_ROWS:
+        raise InvalidRequest(
+            f"{rows} rows without a byte of data: expected {MAX_EMPTY_ROWS} at most"
+        )
 
 
 def _published(spec: TensorSpec) -> MetadataTensor:

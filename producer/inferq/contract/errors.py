@@ -191,6 +191,8 @@ def from_wire(code: object, message: str, parameters: dict[str, Any]) -> InferqE
     A code this version does not know gives a plain :class:`AnswerError`, so that a newer worker
     can add codes.
     """
-    if code == QueueFull.code:
-        return QueueFull(message, retry_after_ms=int(parameters.get("retry_after_ms", 1_000)))
+    after_ms = parameters.get("retry_after_ms")
+    # A hint that is none must not hide the error it came with.
+    if code == QueueFull.code and isinstance(after_ms, int) and after_ms >= 0:
+        return QueueFull(message, retry_after_ms=after_ms)
     return WIRE_ERRORS.get(str(code), AnswerError)(message)

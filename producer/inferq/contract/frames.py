@@ -40,8 +40,19 @@ def split(message: bytes) -> tuple[bytes, memoryview]:
         raise InvalidRequest("the frame ends before its length")
     end = _PREAMBLE + _LENGTH.unpack_from(message, len(MAGIC))[0]
     if end > len(message):
-        raise InvalidRequest(f"the frame promises a head of {end - _PREAMBLE} bytes and ends early")
+        raise InvalidRequest(
+            f"the frame promises a head of {end - _PREAMBLE} bytes, and "
+            f"{len(message) - _PREAMBLE} follow"
+        )
     return message[_PREAMBLE:end], memoryview(message)[end:]
+
+
+def peek(message: bytes, limit: int) -> bytes:
+    """Return the beginning of a head, at most ``limit`` bytes, however short the frame is."""
+    if len(message) < _PREAMBLE:
+        return b""
+    length = _LENGTH.unpack_from(message, len(MAGIC))[0]
+    return message[_PREAMBLE : _PREAMBLE + min(length, limit)]
 
 
 class HeadMemo(Generic[T]):
@@ -60,6 +71,8 @@ class HeadMemo(Generic[T]):
 
     _CUT: Final = b'"id":"'
     _REST: Final = frozenset({"id", "parameters"})
+    # Bounds what a flood of huge heads, each of them new, can make a reader keep.
+    _LONGEST: Final = 16 * 1024
 
     def __init__(self, limit: int = 512) -> None:
         self._limit = limit
@@ -68,7 +81,8 @@ class HeadMemo(Generic[T]):
     def find(self, head: bytes) -> tuple[T, bytes] | None:
         """Return the meaning of the constant part and the rest as a JSON object to parse.
 
-        The caller must refuse the hit if the rest holds anything but ``id`` and ``parameters``.
+        The caller must refuse the hit unless the rest is an object that holds ``id``, and beside
+        it nothing but ``parameters``.
         """
         cut = head.find(self._CUT)
         known = self._known.get(head[:cut])
@@ -78,7 +92,7 @@ class HeadMemo(Generic[T]):
         """Remember the meaning of this head's constant part, if the head can be cut."""
         cut = head.find(self._CUT)
         constant = head[:cut].rstrip()
-        if cut < 0 or not constant.endswith(b","):
+        if not 0 <= cut <= self._LONGEST or not constant.endswith(b","):
             return
         try:
             members = from_json(constant[:-1] + b"}")

@@ -4,12 +4,15 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from inferq.contract.errors import InvalidRequest
+from inferq.contract.oip import Tensor
 from inferq.contract.tensors import (
     Array,
     Buffer,
     element_count,
+    from_json_data,
     item_size,
     naming_tensor,
+    pack,
     unpack,
 )
 
@@ -28,6 +31,8 @@ class Layout:
 
     Compared by identity: equal messages share one layout through a :class:`LayoutMemo`, so that
     "may these requests be stacked?" is one pointer comparison on a busy queue.
+
+    Each tensor has a batch dimension, and there is at least one.
 
     Attributes:
         heads: the tensors in the order of their bytes.
@@ -106,11 +111,53 @@ class LayoutMemo:
         key = tuple(heads)
         layout = self._known.get(key)
         if layout is None:
-            names = [head.name for head in key]
-            for name in names:
-                if names.count(name) > 1:
-                    raise InvalidRequest(f"tensor '{name}' appears twice")
+            names = set()
+            for head in key:
+                if head.name in names:
+                    raise InvalidRequest(f"tensor '{head.name}' appears twice: expected once")
+                names.add(head.name)
             if len(self._known) >= self._limit:
                 self._known.clear()
             layout = self._known[key] = Layout(key)
         return layout
+
+    def lay_out(self, tensors: Sequence[Tensor], body: memoryview) -> tuple[Layout, memoryview]:
+        """Bring the tensors of a message into raw form; those that came so are not copied.
+
+        ``body`` is what lies behind the head, empty for a message in JSON.
+
+        Raises:
+            InvalidRequest: data that break a tensor's datatype or shape, or a body that is longer
+                or shorter than the tensors in it; the message names the tensor.
+        """
+        heads = []
+        parts: list[Buffer] = []
+        offset = 0
+        for tensor in tensors:
+            size = tensor.parameters.binary_data_size
+            if (size is None) == (tensor.data is None):
+                raise InvalidRequest(
+                    f"tensor '{tensor.name}': expected either data or binary_data_size"
+                )
+            if size is None:
+                with naming_tensor(tensor.name):
+                    data = from_json_data(tensor.datatype, tensor.shape, tensor.data)
+                    parts.append(pack(data, tensor.datatype))
+            else:
+                if offset + size > len(body):
+                    raise InvalidRequest(
+                        f"tensor '{tensor.name}': binary_data_size is {size}, and "
+                        f"{len(body) - offset} bytes are left in the message"
+                    )
+                parts.append(body[offset : offset + size])
+                offset += size
+            shape = tuple(tensor.shape)
+            heads.append(TensorHead(tensor.name, tensor.datatype, shape, len(parts[-1])))
+        if offset != len(body):
+            raise InvalidRequest(
+                f"{len(body) - offset} bytes are left after the last tensor: expected none"
+            )
+        layout = self.layout(heads)
+        raw = body if offset == layout.size else memoryview(b"".join(parts))
+        layout.check(raw)
+        return layout, raw

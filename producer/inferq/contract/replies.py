@@ -3,14 +3,15 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from inferq.contract import frames
 from inferq.contract.errors import InferqError, InvalidRequest, from_wire, sentence
 from inferq.contract.layouts import Layout, LayoutMemo, TensorHead
+from inferq.contract.oip import InferReply, describe
 from inferq.contract.requests import Wanted
-from inferq.contract.tensors import Array, Buffer, from_json_data, pack, to_json_data, unpack
+from inferq.contract.tensors import Array, Buffer, to_json_data, unpack
 
 
 class Reply(Mapping[str, Array]):
@@ -179,33 +180,6 @@ def output_form(wanted: Sequence[Wanted], *, binary: bool) -> tuple[bool, ...]:
     return tuple(binary if want.binary is None else want.binary for want in wanted)
 
 
-class _OutputParameters(BaseModel):
-    binary_data_size: int | None = None
-
-
-class ReplyTensor(BaseModel):
-    """One output of a reply: ``shape`` leads with the batch dimension."""
-
-    name: str
-    datatype: str
-    shape: tuple[int, ...]
-    parameters: _OutputParameters = _OutputParameters()
-    data: list[Any] | None = None
-
-
-class InferReply(BaseModel):
-    """An Open Inference Protocol inference response, or the error object in its place."""
-
-    model_config = ConfigDict(protected_namespaces=())
-
-    id: str | None = None
-    model_name: str | None = None
-    model_version: str | None = None
-    parameters: dict[str, Any] = {}
-    outputs: list[ReplyTensor] | None = None
-    error: str | None = None
-
-
 class ReplyReader:
     """Reads replies; what it learned from one it uses for the next. Not for several threads."""
 
@@ -225,39 +199,41 @@ class ReplyReader:
         found = self._memo.find(head)
         if found is not None:
             (layout, constant), rest = found
-            members = from_json(rest)
-            if members.keys() <= {"id", "parameters"} and len(body) == layout.size:
+            members = _rest_of(rest)
+            # Whatever is wrong, the slow path puts it into words.
+            if members is not None and len(body) == layout.size:
+                layout.check(body)
                 return Reply({**constant, **members}, layout, body)
         return self._read_head(head, body)
 
     def _read_head(self, head: bytes, body: memoryview) -> Reply | InferqError:
         try:
-            parsed = InferReply.model_validate_json(head)
+            parsed = InferReply.__pydantic_validator__.validate_json(head)
         except ValidationError as error:
-            raise InvalidRequest(f"not a reply: {error.errors()[0]['msg']}") from None
+            raise InvalidRequest(f"not a reply: {describe(error)}") from None
         if parsed.error is not None:
             return from_wire(parsed.parameters.get("code"), parsed.error, parsed.parameters)
-        if not parsed.outputs:
+        if parsed.outputs is None:
             raise InvalidRequest("not a reply: neither outputs nor an error")
-        members = {
-            "id": parsed.id,
+        layout, raw = self._layouts.lay_out(parsed.outputs, body)
+        constant = {
             "model_name": parsed.model_name,
             "model_version": parsed.model_version,
-            "parameters": parsed.parameters,
+            "parameters": {},
         }
-        heads = []
-        parts: list[Buffer] = []
-        offset = 0
-        for tensor in parsed.outputs:
-            size = tensor.parameters.binary_data_size
-            if size is None:
-                data = from_json_data(tensor.datatype, tensor.shape, tensor.data)
-                parts.append(pack(data, tensor.datatype))
-            else:
-                parts.append(body[offset : offset + size])
-                offset += size
-            heads.append(TensorHead(tensor.name, tensor.datatype, tensor.shape, len(parts[-1])))
-        layout = self._layouts.layout(heads)
-        if offset == layout.size == len(body):
-            self._memo.learn(head, (layout, {**members, "parameters": {}}))
-        return Reply(members, layout, b"".join(parts))
+        if layout.size == len(body):
+            self._memo.learn(head, (layout, constant))
+        members = {"id": parsed.id, "parameters": parsed.parameters}
+        return Reply({**constant, **members}, layout, raw)
+
+
+def _rest_of(rest: bytes) -> dict[str, Any] | None:
+    """Parse the part of a reply's head that is its own; ``None`` if it is not just that."""
+    try:
+        members: dict[str, Any] = from_json(rest)
+    except ValueError:
+        return None
+    if not members.keys() <= {"id", "parameters"}:
+        return None
+    is_plain = type(members.get("id")) is str and type(members.get("parameters", {})) is dict
+    return members if is_plain else None

@@ -1,118 +1,39 @@
 """A request, read from and written in both wire forms.
 
-:class:`InferRequest` is the JSON text in full; it also is the published JSON Schema. A
-:class:`Request` is what a worker keeps of it: the tensors as raw bytes, whatever form they came
-in. A message that is no valid request becomes a :class:`Refusal`, a value like any other, so that
-one bad message is answered and its neighbours go on.
+A :class:`Request` is what a worker keeps of a message: the tensors as raw bytes, whatever form
+they came in. A message that is no valid request becomes a :class:`Refusal`, a value like any
+other, so that one bad message is answered and its neighbours go on.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 from inferq.contract import frames
 from inferq.contract.errors import InferqError, InvalidRequest, TooLarge
-from inferq.contract.keys import BOX_PATTERN, ID_PATTERN, check_box, check_id
-from inferq.contract.layouts import Layout, LayoutMemo, TensorHead
-from inferq.contract.tensors import Array, Buffer, from_json_data, naming_tensor, pack
+from inferq.contract.keys import check_box, check_id
+from inferq.contract.layouts import Layout, LayoutMemo
+from inferq.contract.oip import InferRequest, Parameters, RequestRest, describe
+from inferq.contract.tensors import Array, Buffer, pack
 
-Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
-Uint = Annotated[int, Field(ge=0, le=2**64 - 1)]
-# pydantic's pattern engine knows neither \Z nor a "$" that stops before a newline: there "$" is
-# the very end.
-RequestId = Annotated[str, StringConstraints(pattern=ID_PATTERN.replace(r"\Z", "$"))]
-Box = Annotated[str, StringConstraints(pattern=BOX_PATTERN.replace(r"\Z", "$"))]
-Datatype = Literal[
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "FP32", "FP64", "BF16", "BYTES",
-]  # fmt: skip
+__all__ = [
+    "Address",
+    "InferRequest",
+    "Parameters",
+    "Refusal",
+    "Request",
+    "RequestReader",
+    "RequestWriter",
+    "Wanted",
+    "check_parameters",
+]
 
-# How much of an oversized JSON message is read in search of its id.
-_PEEK_BYTES = 64 * 1024
-
-
-class _Wire(BaseModel):
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
-
-
-class Parameters(_Wire):
-    """The scalars that travel with a request; those not named here go to the model.
-
-    ``timeout`` is in microseconds and counts from ``submitted_ms`` (ms of Redis time), or from
-    the moment a worker first sees the request; 0 means none. ``reply_ttl`` is in seconds.
-    """
-
-    model_config = ConfigDict(extra="allow")
-    __pydantic_extra__: dict[str, bool | int | float | str] = Field(init=False)
-
-    timeout: Uint | None = None
-    submitted_ms: Uint | None = None
-    priority: Uint | None = None
-    reply_to: Box | None = None
-    reply_ttl: Uint | None = None
-    traceparent: str | None = None
-    tracestate: str | None = None
-    binary_data_output: bool | None = None
-
-    def for_model(self) -> dict[str, bool | int | float | str]:
-        """Return the sender's own parameters: neither the contract's nor reserved ones."""
-        extra = self.__pydantic_extra__
-        if not extra:
-            return {}
-        return {name: value for name, value in extra.items() if not name.startswith("inferq_")}
-
-
-_NO_PARAMETERS = Parameters()
-
-
-class _Rest(_Wire):
-    """The part of a head that differs from request to request."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: RequestId
-    parameters: Parameters = _NO_PARAMETERS
-
-
-class InputParameters(_Wire):
-    """``binary_data_size``: bytes of this tensor behind the head of a frame."""
-
-    binary_data_size: Uint | None = None
-
-
-class InputTensor(_Wire):
-    """One input: ``shape`` leads with the batch dimension; ``data`` is nested or flat."""
-
-    name: Name
-    shape: list[Uint]
-    datatype: Datatype
-    parameters: InputParameters = InputParameters()
-    data: list[Any] | None = None
-
-
-class OutputParameters(_Wire):
-    """``binary_data``: raw bytes (true) or JSON (false) for this output."""
-
-    binary_data: bool | None = None
-
-
-class RequestedOutput(_Wire):
-    """One output the sender wants back."""
-
-    name: Name
-    parameters: OutputParameters = OutputParameters()
-
-
-class InferRequest(_Wire):
-    """An Open Inference Protocol inference request."""
-
-    id: RequestId
-    parameters: Parameters = _NO_PARAMETERS
-    inputs: Annotated[list[InputTensor], Field(min_length=1)]
-    outputs: list[RequestedOutput] | None = None
+# How much of an oversized or broken message is read in search of its id.
+_PEEK_BYTES: Final = 64 * 1024
 
 
 class Address(NamedTuple):
@@ -180,14 +101,14 @@ class RequestReader:
         try:
             head, body = frames.split(message)
         except InvalidRequest as error:
-            return Refusal(None, error)
+            return Refusal(_salvage(_peek(message)), error)
         found = self._memo.find(head)
         if found is not None:
             (layout, outputs), rest = found
             # Of another size it is wrong in a way that the slow path puts into words.
             if len(body) == layout.size:
                 try:
-                    known = _Rest.__pydantic_validator__.validate_json(rest)
+                    known = RequestRest.__pydantic_validator__.validate_json(rest)
                     layout.check(body)
                 except (ValidationError, InvalidRequest):
                     pass
@@ -202,78 +123,41 @@ class RequestReader:
         except ValidationError as error:
             return Refusal(_salvage(head), InvalidRequest(describe(error)))
         try:
-            layout, raw = self._lay_out(parsed.inputs, body)
-            layout.check(raw)
+            layout, raw = self._layouts.lay_out(parsed.inputs, body)
         except InvalidRequest as error:
             wanted = parsed.parameters
             return Refusal(Address(parsed.id, wanted.reply_to, wanted.reply_ttl), error)
         outputs = None
         if parsed.outputs is not None:
             outputs = tuple(Wanted(out.name, out.parameters.binary_data) for out in parsed.outputs)
-        if is_frame:
+        # A tensor that came as JSON is data, and not a part of what later frames have in common.
+        if is_frame and layout.size == len(body):
             self._memo.learn(head, (layout, outputs))
         asked = parsed.parameters.binary_data_output
         binary = is_frame if asked is None else asked
         return Request(parsed.id, parsed.parameters, layout, raw, outputs, binary)
-
-    def _lay_out(
-        self, inputs: Sequence[InputTensor], body: memoryview
-    ) -> tuple[Layout, memoryview]:
-        """Bring all tensors into raw form; those that came in binary are not copied."""
-        heads = []
-        parts: list[Buffer] = []
-        offset = 0
-        for tensor in inputs:
-            size = tensor.parameters.binary_data_size
-            if (size is None) == (tensor.data is None):
-                raise InvalidRequest(
-                    f"tensor '{tensor.name}': expected either data or binary_data_size"
-                )
-            if not tensor.shape:
-                raise InvalidRequest(f"tensor '{tensor.name}': shape [] has no batch dimension")
-            if size is None:
-                with naming_tensor(tensor.name):
-                    data = from_json_data(tensor.datatype, tensor.shape, tensor.data)
-                    parts.append(pack(data, tensor.datatype))
-            else:
-                if offset + size > len(body):
-                    raise InvalidRequest(
-                        f"tensor '{tensor.name}': the frame ends {offset + size - len(body)} "
-                        "bytes before the tensor does"
-                    )
-                parts.append(body[offset : offset + size])
-                offset += size
-            heads.append(
-                TensorHead(tensor.name, tensor.datatype, tuple(tensor.shape), len(parts[-1]))
-            )
-        if offset != len(body):
-            raise InvalidRequest(f"{len(body) - offset} bytes are left after the last tensor")
-        layout = self._layouts.layout(heads)
-        return layout, body if offset == layout.size else memoryview(b"".join(parts))
 
     def _too_large(self, message: bytes) -> Refusal:
         """Find out who sent an oversized message without reading it as a whole."""
         error = TooLarge(
             f"message of {len(message)} bytes is over the limit of {self._max_message_bytes}"
         )
-        head = message[:_PEEK_BYTES]
-        if message.startswith(frames.MAGIC):
-            try:
-                head = frames.split(message)[0][:_PEEK_BYTES]
-            except InvalidRequest:
-                return Refusal(None, error)
-        return Refusal(_salvage(head), error)
+        return Refusal(_salvage(_peek(message)), error)
+
+
+def _peek(message: bytes) -> bytes:
+    """Return the beginning of a message's JSON."""
+    if message.startswith(frames.MAGIC):
+        return frames.peek(message, _PEEK_BYTES)
+    return message[:_PEEK_BYTES]
 
 
 def _salvage(head: bytes) -> Address | None:
-    """Find the address in a head that is otherwise broken, cut off or not OIP.
+    """Find the address in a head that is broken, cut off or not OIP.
 
-    A string that the cut may have shortened is not believed: it could be somebody else's id.
+    What the cut may have shortened is not believed: it could be somebody else's id.
     """
-    try:
-        members = from_json(head, allow_partial=True)
-    except ValueError:
-        return None
+    members = _readable_part(head)
     if not isinstance(members, dict):
         return None
     try:
@@ -292,15 +176,30 @@ def _salvage(head: bytes) -> Address | None:
     return Address(request_id, reply_to, ttl if is_ttl else None)
 
 
-def describe(error: ValidationError) -> str:
-    """Put the first finding of a validation into one sentence that names the member."""
-    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ""
-    for step in first["loc"]:
-        place += f"[{step}]" if isinstance(step, int) else f".{step}" if place else step
-    if first["type"] == "json_invalid":
-        return f"not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
-    return f"{place or 'request'}: {first['msg'][0].lower()}{first['msg'][1:]}"
+# The parser's errors end with the place where it stopped.
+_PLACE: Final = re.compile(r"at line (\d+) column (\d+)\Z")
+_NUMBER: Final = b"0123456789+-.eE"
+
+
+def _readable_part(head: bytes) -> Any:
+    """Parse a head as far as it is JSON; ``None`` if that is not far."""
+    # The parser drops a string whose end is missing. A number it would take as it is.
+    head = head.rstrip(_NUMBER)
+    try:
+        return from_json(head, allow_partial=True)
+    except ValueError as error:
+        place = _PLACE.search(str(error))
+    if place is None:
+        return None
+    head = head[:_PEEK_BYTES]
+    line, column = int(place[1]), int(place[2])
+    lines = head.split(b"\n", line - 1)
+    if len(lines) == line:
+        head = head[: len(head) - len(lines[-1]) + column - 1]
+    try:
+        return from_json(head.rstrip(_NUMBER), allow_partial=True)
+    except ValueError:
+        return None
 
 
 class RequestWriter:

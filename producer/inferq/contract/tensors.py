@@ -42,7 +42,8 @@ DATATYPES: Final = (*_DTYPES, "BF16")
 
 # numpy's own limits, met before numpy raises what nobody expects. It multiplies the extents of an
 # empty array too, those that are 0 left out, and counts bytes in 63 bits.
-_MAX_DIMENSIONS: Final = 64
+MAX_DIMENSIONS: Final = 64
+"""Dimensions of a tensor, the batch dimension included."""
 _MAX_ELEMENTS: Final = 2**59
 _LENGTH = Struct("<I")
 # What each datatype accepts as a JSON element. bool is an int in Python, so types are exact.
@@ -71,8 +72,8 @@ class TensorSpec:
     share a model call only with others of the same shape. A list is accepted and kept as a tuple.
 
     Raises:
-        InvalidSetting: an empty name, an unknown datatype, or a dimension that is neither a
-            non-negative whole number nor -1.
+        InvalidSetting: a name that is no identifier, an unknown datatype, more than 63
+            dimensions, or one that is neither a non-negative whole number nor -1.
     """
 
     name: str
@@ -90,6 +91,11 @@ class TensorSpec:
             raise InvalidSetting(
                 f"tensor '{self.name}': unknown datatype {self.datatype!r}; expected one of "
                 + ", ".join(DATATYPES)
+            )
+        if len(self.shape) >= MAX_DIMENSIONS:
+            raise InvalidSetting(
+                f"tensor '{self.name}': {len(self.shape)} dimensions are over "
+                f"{MAX_DIMENSIONS - 1}, the batch dimension not counted"
             )
         for extent in self.shape:
             if isinstance(extent, bool) or not isinstance(extent, int) or extent < -1:
@@ -135,8 +141,8 @@ def element_count(shape: Sequence[int]) -> int:
         InvalidRequest: a negative dimension, more than 64 of them, or extents that no array can
             have, even where one of them is 0.
     """
-    if len(shape) > _MAX_DIMENSIONS:
-        raise InvalidRequest(f"a shape of {len(shape)} dimensions is over {_MAX_DIMENSIONS}")
+    if len(shape) > MAX_DIMENSIONS:
+        raise InvalidRequest(f"a shape of {len(shape)} dimensions is over {MAX_DIMENSIONS}")
     if any(extent < 0 for extent in shape):
         raise InvalidRequest(f"shape {list(shape)} has a negative dimension")
     if math.prod(extent for extent in shape if extent) > _MAX_ELEMENTS:
@@ -160,8 +166,10 @@ def unpack(datatype: str, shape: Sequence[int], raw: Buffer) -> Array:
     """
     count = element_count(shape)
     if datatype == "BYTES":
+        # Cut before anything of that size is allocated: the shape may lie.
+        elements = _split_elements(raw, count)
         array = np.empty(count, dtype=object)
-        array[:] = _split_elements(raw, count)
+        array[:] = elements
         return array.reshape(shape)
     dtype = dtype_of(datatype)
     if len(raw) != count * dtype.itemsize:
@@ -264,13 +272,15 @@ def _fit_numbers(flat: Iterable[Any], datatype: str, dtype: np.dtype[Any]) -> Ar
     """Turn Python numbers into an array, refusing what the dtype cannot hold."""
     values = list(flat)
     try:
-        if dtype.kind != "f":
+        if dtype.kind in "biu":
             return np.array(values, dtype=dtype)
         wide = np.array(values, dtype=np.float64)
     except OverflowError:
         raise InvalidRequest(f"a number is out of the range of {datatype}") from None
     if not np.isfinite(wide).all():
-        raise InvalidRequest("NaN and Infinity are not JSON: send the tensor in binary")
+        raise InvalidRequest(
+            "JSON data must be finite numbers that FP64 can hold: send NaN and Infinity in binary"
+        )
     return _narrow(wide, datatype, dtype)
 
 
@@ -315,19 +325,23 @@ def coerce(value: object, datatype: str) -> Array:
     tensor, booleans for BOOL, ``bytes`` and ``str`` for BYTES.
 
     Raises:
-        InvalidRequest: another family, ragged lists, or numbers out of range.
+        InvalidRequest: another family, ragged lists, masked elements, or numbers out of range.
     """
     dtype = dtype_of(datatype)
     if datatype == "BYTES":
         return _coerce_bytes(value)
-    if isinstance(value, np.ndarray) and value.dtype == dtype:
+    # Subclasses of ndarray (matrix, masked array) have rules of their own.
+    if type(value) is np.ndarray and value.dtype == dtype:
         return value
-    try:
-        array = np.asarray(value)
-    except (ValueError, OverflowError) as error:
-        raise InvalidRequest(f"cannot make one array of this: {error}") from None
+    array = _as_array(value)
     # numpy knows BF16 as an opaque type; here it is a float like the others.
     kind = "f" if datatype == "BF16" else dtype.kind
+    if array.dtype.kind == "O" or (kind in "iu" and array.dtype.kind == "f"):
+        integers = np.asarray(value, dtype=object)
+        # Of Python's integers numpy makes objects beyond 64 bits, and floats where a list needs
+        # both a sign and the 64th bit.
+        if integers.size and all(type(each) is int for each in integers.ravel()):
+            return _fit_numbers(integers.ravel(), datatype, dtype).reshape(integers.shape)
     if array.size and array.dtype.kind not in _KINDS_TAKEN[kind]:
         raise InvalidRequest(f"{datatype} cannot be made from values of type {array.dtype}")
     if kind == "f":
@@ -339,13 +353,27 @@ def coerce(value: object, datatype: str) -> Array:
     return array.astype(dtype)
 
 
+def _as_array(value: object, dtype: type[object] | None = None) -> Array:
+    """Make an array of a value as numpy does."""
+    if np.ma.is_masked(value):
+        raise InvalidRequest("masked elements have no value: fill them first")
+    try:
+        array = np.asarray(value, dtype=dtype)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequest(f"cannot make one array of this: {error}") from None
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
 def _coerce_bytes(value: object) -> Array:
     """Build an object array of ``bytes`` from strings, bytes, lists or arrays of them."""
-    array = np.asarray(value, dtype=object)
+    array = _as_array(value, object)
     flat = np.empty(array.size, dtype=object)
     for index, element in enumerate(array.ravel()):
         if isinstance(element, str):
-            flat[index] = element.encode()
+            try:
+                flat[index] = element.encode()
+            except UnicodeEncodeError:
+                raise InvalidRequest(f"the string at {index} is not valid Unicode") from None
         elif isinstance(element, bytes):
             flat[index] = element
         else:
