@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import redis.asyncio.connection
 import redis.connection
@@ -14,29 +14,63 @@ from inferq.contract.errors import InvalidSetting
 EMBEDDED = "embedded"
 """The address that stands for a private server; see :mod:`inferq.embedded`."""
 
-_SECRET_QUERIES = frozenset({"password", "ssl_password"})
-
 
 def masked(url: str) -> str:
-    """Return the address as it may be shown: any password replaced by ``***``."""
-    if "://" not in url:
+    """Return the address as it may be shown: any password replaced by ``***``.
+
+    So is whatever could be one in an address that is written wrong.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
         # No address, but perhaps one whose scheme was forgotten.
         return url if "@" not in url else "***@" + url.rpartition("@")[2]
+    hidden = f"{scheme}://***"
     try:
         parts = urlsplit(url)
-        host = parts.netloc.rpartition("@")[2]
     except ValueError:
-        return url.partition(":")[0] + "://***"
-    user = "" if parts.username is None else parts.username
-    login = f"{user}:***@" if parts.password is not None else f"{user}@" if user else ""
+        return hidden
+    login, at, host = parts.netloc.rpartition("@")
+    if "@" in rest.replace(parts.netloc, "", 1) or parts.fragment:
+        # Where a password is not escaped, it ends somewhere behind what looks like the host.
+        return hidden
+    if not _has_port(parts):
+        # Without an "@" the port may be the password of an address that lacks its host.
+        return hidden if at else f"{scheme}://{host.partition(':')[0]}:***"
+    user, colon, _ = login.partition(":")
+    # A name alone is nothing Redis could check: more likely it is a password in the wrong place.
+    shown_login = f"{user}:***@" if colon else "***@" if at else ""
     query = urlencode(
         [
-            (name, "***" if name in _SECRET_QUERIES else value)
+            (name, "***" if "pass" in name.lower() else value)
             for name, value in parse_qsl(parts.query, keep_blank_values=True)
         ],
         safe="*/",
     )
-    return f"{parts.scheme}://{login}{host}{parts.path}" + (f"?{query}" if query else "")
+    return f"{parts.scheme}://{shown_login}{host}{parts.path}" + (f"?{query}" if query else "")
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Tell whether the port is one, or absent."""
+    try:
+        return parts.port is None or parts.port >= 0
+    except ValueError:
+        return False
+
+
+def _check_place(url: str) -> None:
+    """Refuse what redis-py would pass over in silence.
+
+    Raises:
+        ValueError: no port, path or database number that could be meant.
+    """
+    parts = urlsplit(url)
+    if not _has_port(parts):
+        raise ValueError("the port must be a number from 0 to 65535")
+    if url.startswith("unix://") and not parts.path:
+        raise ValueError("the path of the socket is missing")
+    database = parts.path.strip("/")
+    if url.startswith(("redis://", "rediss://")) and database and not database.isdecimal():
+        raise ValueError("the database must be a number")
 
 
 @dataclass(frozen=True)
@@ -60,10 +94,11 @@ class Endpoint:
         """
         endpoint = Endpoint(masked(url), url)
         try:
+            _check_place(url)
             endpoint.connection(socket_timeout_s=1)
-        except (ValueError, TypeError) as error:
-            # TypeError: a query argument that no connection takes. Its text names only that.
-            detail = str(error).rpartition(") ")[2].replace(url, endpoint.shown)
+        except Exception as error:  # noqa: BLE001 - what a wrong argument breaks is redis-py's affair
+            # "__init__() got an unexpected ...": whose argument it is says nothing to a user.
+            detail = str(error).rpartition("() ")[2]
             raise InvalidSetting(
                 f"Redis address {endpoint.shown!r}: expected redis://HOST:PORT/DB, rediss://..., "
                 f"unix:///PATH or '{EMBEDDED}' ({detail})"
@@ -115,12 +150,16 @@ def open_endpoint(url: str) -> Iterator[Endpoint]:
 def _make(
     parse: Callable[[str], Mapping[str, Any]], default: type[Any], url: str, socket_timeout_s: float
 ) -> Any:
-    given = dict(parse(url))
+    given = {name: value for name, value in parse(url).items() if not name.startswith("retry")}
     kind = given.pop("connection_class", default)
     ours = {
         "socket_timeout": socket_timeout_s,
         "socket_connect_timeout": min(socket_timeout_s, 5.0),
-        # Answers stay lists of bytes whatever the library's default protocol becomes.
+        # Answers stay lists of bytes, whatever the library's default protocol becomes and other
+        # programs that share this address want to have decoded.
         "protocol": 2,
+        "decode_responses": False,
+        "encoding": "utf-8",
+        "encoding_errors": "strict",
     }
     return kind(**{**given, **ours})

@@ -37,7 +37,10 @@ _LASTING: Final = {
     "MOVED": "is a cluster node that does not own this model's slot",
     "ASK": "is a cluster node that does not own this model's slot",
     "CROSSSLOT": "is a cluster that spreads one model's keys over several slots",
+    "DENIED": "is in protected mode and takes no clients from other machines",
 }
+# Their kind tells enough, or their text has the word.
+_ANY: Final = ""
 _BY_CLASS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis_errors.BusyLoadingError, "LOADING"),
     (redis_errors.AuthenticationError, "WRONGPASS"),
@@ -52,17 +55,34 @@ _BY_CLASS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis_errors.MasterDownError, "MASTERDOWN"),
     (redis_errors.ClusterDownError, "CLUSTERDOWN"),
     (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
+    (redis_errors.AuthenticationWrongNumberOfArgsError, "WRONGPASS"),
+    (redis_errors.ExternalAuthProviderError, _ANY),
+    (redis_errors.InvalidResponse, _ANY),
+    (redis_errors.ConnectionError, _ANY),
+    (redis_errors.TimeoutError, _ANY),
+    (redis_errors.ResponseError, _ANY),
 )
-# Raised by parts of redis-py that inferq does not use, or by its own mistakes.
+# InvalidResponse is what another program answers; so looks a broken byte on the way, which passes.
+_NO_ANSWER: Final = (
+    redis_errors.ConnectionError,
+    redis_errors.TimeoutError,
+    redis_errors.InvalidResponse,
+    OSError,
+)
 NEVER_MAPPED: Final = frozenset(
     {
-        "ChildDeadlockedError", "ClusterError", "CrossSlotTransactionError", "DataError",
-        "ExecAbortError", "ExternalAuthProviderError", "IncorrectPolicyType", "InvalidPipelineStack",
-        "LockError", "LockNotOwnedError", "ModuleError", "NoSuchFieldsetError", "PubSubError",
-        "RedisClusterException", "RedisError", "SlotNotCoveredError", "WatchError",
-        "AuthenticationWrongNumberOfArgsError", "InvalidResponse", "MaxConnectionsError",
+        # The cluster client, pools, locks, publish and subscribe: inferq has none of them.
+        "ClusterError", "CrossSlotTransactionError", "IncorrectPolicyType", "InvalidPipelineStack",
+        "RedisClusterException", "SlotNotCoveredError", "ChildDeadlockedError",
+        "MaxConnectionsError", "LockError", "LockNotOwnedError", "PubSubError",
+        # Answers to MULTI, WATCH, MODULE and HIMPORT, which inferq never sends.
+        "ExecAbortError", "WatchError", "ModuleError", "NoSuchFieldsetError",
+        # Raised before anything is sent: a word of a type no command has, an address whose
+        # arguments contradict each other (Endpoint.parse has refused it).
+        "DataError", "RedisError",
     }
 )  # fmt: skip
+"""Exceptions of redis-py that cannot reach :func:`fault`."""
 
 
 def fault(error: Exception, server: str) -> InferqError:
@@ -78,20 +98,21 @@ def fault(error: Exception, server: str) -> InferqError:
     if word in _PASSING:
         return Unavailable(f"Redis at {server} {_PASSING[word]} ({word})")
     if word in _LASTING:
-        return ServerUnfit(f"Redis at {server} {_LASTING[word]} ({word}: {error})")
-    if isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
+        detail = str(error).removeprefix(f"{word} ")
+        return ServerUnfit(f"Redis at {server} {_LASTING[word]} ({word}: {detail})")
+    if isinstance(error, _NO_ANSWER):
         return Unavailable(f"no answer from Redis at {server}: {error}")
     return ServerUnfit(f"Redis at {server} refused a command: {error}")
 
 
 def _word(error: Exception) -> str:
     """Return the error code that Redis puts before its message, whether redis-py cut it or not."""
-    for kind, word in _BY_CLASS:
-        if isinstance(error, kind):
-            return word
     text = str(error)
+    for kind, word in _BY_CLASS:
+        if isinstance(error, kind) and word != _ANY:
+            # One class for two answers: a wrong password, and none at all.
+            return "NOAUTH" if word == "WRONGPASS" and "required" in text else word
     if isinstance(error, redis_errors.ResponseError):
         # A script's own failure carries the code behind "ERR" or in front of its details.
-        words = text.replace("ERR ", "", 1).split(" ", 1)
-        return words[0].strip(":")
-    return ""
+        return text.removeprefix("ERR ").split(" ", 1)[0].strip(":")
+    return _ANY

@@ -3,6 +3,7 @@
 :func:`judge` is the pure half: what the server says of itself in, findings out.
 """
 
+import re
 from collections.abc import Mapping
 
 from inferq.contract.errors import ServerUnfit
@@ -17,12 +18,18 @@ def judge(info: Mapping[str, str], server: str) -> list[str]:
     """Return warnings about a server from its ``INFO``.
 
     Raises:
-        ServerUnfit: it is older than Redis 7.0 or Valkey 8.0.
+        ServerUnfit: it is older than Redis 7.0 or Valkey 8.0, or does not say how old it is.
     """
     is_valkey = "valkey_version" in info
     name, oldest = ("Valkey", _OLDEST_VALKEY) if is_valkey else ("Redis", _OLDEST_REDIS)
-    version = info["valkey_version" if is_valkey else "redis_version"]
-    if tuple(int(part) for part in version.split(".")[:2]) < oldest:
+    version = info.get("valkey_version" if is_valkey else "redis_version", "")
+    numbers = re.match(r"(\d+)\.(\d+)", version)
+    if numbers is None:
+        raise ServerUnfit(
+            f"the server at {server} does not tell its version ({version!r}): inferq needs Redis "
+            "7.0 or Valkey 8.0"
+        )
+    if (int(numbers[1]), int(numbers[2])) < oldest:
         raise ServerUnfit(
             f"{name} {version} at {server} is too old: inferq needs Redis 7.0 or Valkey 8.0"
         )
@@ -65,5 +72,8 @@ def check_server(link: Link, keys: Keys, *, patience_s: float) -> list[str]:
 def parse_info(text: bytes) -> dict[str, str]:
     """Read the answer of ``INFO``."""
     return dict(
-        line.split(":", 1) for line in text.decode().splitlines() if ":" in line and line[0] != "#"
+        line.split(":", 1)
+        # The path of the server's own program need not be UTF-8.
+        for line in text.decode(errors="replace").splitlines()
+        if ":" in line and line[0] != "#"
     )

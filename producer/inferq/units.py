@@ -1,5 +1,6 @@
 """Durations and sizes as people write them: ``2ms``, ``30s``, ``5min``, ``64MiB``."""
 
+import math
 import re
 from typing import Annotated
 
@@ -16,14 +17,24 @@ def seconds(text: object) -> float:
     """Read a duration: a number of seconds, or a number with one of us, ms, s, min, h.
 
     Raises:
-        InvalidSetting: anything else, or a negative duration.
+        InvalidSetting: anything else, or a negative or endless duration.
     """
-    match = _DURATION.match(str(text))
-    if match is None or (match[2] and match[2] not in _SECONDS):
+    amount = _amount(text)
+    if not 0 <= amount < math.inf:
         raise InvalidSetting(
             f"{str(text)!r} is not a duration: expected seconds, or a number with us, ms, s, min "
             "or h, such as 250ms"
         )
+    return amount
+
+
+def _amount(value: object) -> float:
+    """Return a duration in seconds; NaN if it is none."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    match = _DURATION.match(str(value))
+    if match is None or (match[2] and match[2] not in _SECONDS):
+        return math.nan
     return float(match[1]) * _SECONDS.get(match[2], 1.0)
 
 
@@ -34,8 +45,8 @@ def size_bytes(text: object) -> int:
         InvalidSetting: anything else.
     """
     try:
-        # A plain int: redis-py's packer takes no subclass of it.
-        return int(_SIZE.validate_python(text))
+        # True is 1 to pydantic. A plain int comes out: redis-py's packer takes no subclass of it.
+        return int(_SIZE.validate_python(None if isinstance(text, bool) else text))
     except ValidationError:
         raise InvalidSetting(
             f"{str(text)!r} is not a size: expected bytes, or a number with KiB, MiB, GiB, kB, MB "
