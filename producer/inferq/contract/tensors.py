@@ -81,7 +81,6 @@ class TensorSpec:
     shape: Sequence[int]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(self.shape))
         if not isinstance(self.name, str) or not self.name.isidentifier():
             raise InvalidSetting(
                 f"tensor name {self.name!r}: expected a Python identifier, since predict() takes "
@@ -92,6 +91,12 @@ class TensorSpec:
                 f"tensor '{self.name}': unknown datatype {self.datatype!r}; expected one of "
                 + ", ".join(DATATYPES)
             )
+        try:
+            object.__setattr__(self, "shape", tuple(self.shape))
+        except TypeError:
+            raise InvalidSetting(
+                f"tensor '{self.name}': shape {self.shape!r} is no list of extents"
+            ) from None
         if len(self.shape) >= MAX_DIMENSIONS:
             raise InvalidSetting(
                 f"tensor '{self.name}': {len(self.shape)} dimensions are over "
