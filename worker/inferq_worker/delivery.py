@@ -35,8 +35,9 @@ _MAX_JUNK_BYTES = 64 * 1024
 _MAX_DEAD_BYTES = 1024 * 1024
 # Longer than any client repeats a submission, which a reply still there makes harmless.
 _SHORTEST_LIFE_S = 60
-# Lua cannot unpack much more at once.
+# A script takes at most so many, and Lua keeps a copy of what it is given.
 _LETTERS_PER_CALL = 1_000
+_BYTES_PER_CALL = 64 * 1024**2
 # A day. A stamp in seconds instead of milliseconds must not fill up a counter's 63 bits.
 _LONGEST_WAIT_MS = 86_400_000
 
@@ -156,12 +157,10 @@ class Delivery:
 
     def complete(self, seat: Seat, parcel: Parcel) -> list[Command]:
         """Build the calls that deliver a parcel; only the last of them closes its claim."""
-        letters = parcel.letters
-        cuts = range(0, max(1, len(letters)), _LETTERS_PER_CALL)
-        parts = [letters[start : start + _LETTERS_PER_CALL] for start in cuts]
+        *parts, last = _cut(parcel.letters)
         return [
-            *(self._part(seat, parcel, part, []) for part in parts[:-1]),
-            self._part(seat, parcel, parts[-1], self._closing(parcel)),
+            *(self._part(seat, parcel, part, []) for part in parts),
+            self._part(seat, parcel, last, self._closing(parcel)),
         ]
 
     def _closing(self, parcel: Parcel) -> list[str | bytes | int]:
@@ -233,6 +232,19 @@ class Delivery:
             return int(self._settings.reply_ttl_s * 1000)
         life_s = min(max(address.reply_ttl_s, _SHORTEST_LIFE_S), self._settings.reply_ttl_max_s)
         return int(life_s * 1000)
+
+
+def _cut(letters: Sequence[Letter]) -> list[list[Letter]]:
+    """Cut letters into parts that one call can carry; at least one part, perhaps empty."""
+    parts: list[list[Letter]] = [[]]
+    size = 0
+    for letter in letters:
+        size += len(letter.reply)
+        if len(parts[-1]) == _LETTERS_PER_CALL or (parts[-1] and size > _BYTES_PER_CALL):
+            parts.append([])
+            size = len(letter.reply)
+        parts[-1].append(letter)
+    return parts
 
 
 def _waited_s(since_ms: int, until_ms: int) -> float:

@@ -16,6 +16,7 @@ bucket, not cumulated: one increment per observation. Sums are in nanoseconds.
 ``total_le_S``
 ``bytes_in``, ``bytes_out``     request and reply messages
 ``dead``                        entries put on the dead list by workers
+``recovered``                   requests that ran, or waited to, when their worker died
 ``discarded``                   results for requests that were answered already
 ``unwritable``                  replies or hints whose key is of another type
 ==============================  ==================================================================
