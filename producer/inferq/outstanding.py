@@ -153,7 +153,7 @@ class Outstanding:
                 if value is None and slot.state is None:
                     unsettled.append(ref)
                     continue
-                slot.result = self._result(request_id, value, single=slot.single)
+                slot.result = self._result(slot, value)
                 for wake in slot.wakers:
                     wake()
             if unsettled:
@@ -173,14 +173,18 @@ class Outstanding:
                 if not refs:
                     del self._slots[ref.id]
 
-    def _result(self, request_id: str, value: bytes | None, *, single: bool) -> Reply | InferqError:
+    def _result(self, slot: Slot, value: bytes | None) -> Reply | InferqError:
         if value is None:
-            return unknown_request(self._keys.model, request_id)
+            return unknown_request(self._keys.model, slot.id)
         try:
             result = self._reader.read(value)
         except InferqError as error:
             return error
-        return result.as_single() if single and isinstance(result, Reply) else result
+        if not slot.single or not isinstance(result, Reply):
+            return result
+        # The request it joined may have had several rows, none of which is its own.
+        is_row = slot.state == State.PUSHED or all(len(array) == 1 for array in result.values())
+        return result.as_single() if is_row else result
 
 
 def unknown_request(model: str, request_id: str) -> NotFound:
