@@ -396,3 +396,11 @@ def test_a_thousand_replies(queue: Queue) -> None:
     assert state["inbox:x"] == ids
     assert state["dead"] == ids
     assert all(state[f"reply:{name}"] == name for name in ids)
+
+
+def test_more_dead_entries_than_lua_unpacks(queue: Queue) -> None:
+    """A claim of nothing but junk is completed however large it is, and the newest entries stay."""
+    entries = [f"junk{number}" for number in range(9_000)]
+    queue.put(OPEN)
+    assert queue.run(queue.calls.complete(held=2, dead=entries, dead_cap=5_000)) == 0
+    assert queue.state()["dead"] == entries[4_000:]

@@ -96,8 +96,10 @@ end
 
 if held > 0 or worker == '' then
   local entries = tonumber(ARGV[at])
-  if entries > 0 then
-    local size = redis.pcall('RPUSH', dead, unpack(ARGV, at + 1, at + entries))
+  -- A thousand at a time: Lua's unpack stops near 8,000, and a claim may be all junk.
+  for first = 1, entries, 1000 do
+    local last = math.min(first + 999, entries)
+    local size = redis.pcall('RPUSH', dead, unpack(ARGV, at + first, at + last))
     if type(size) ~= 'number' then
       count('unwritable')
     elseif size > dead_cap then
