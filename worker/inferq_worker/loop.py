@@ -6,6 +6,7 @@ wakes it together with whatever came along.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Sequence
@@ -63,20 +64,30 @@ class Loop:
         # The last idle flight came back empty, so nothing needs to be claimed before the next.
         self._has_looked = False
         self._passes_over = False
+        self._max_requests = self._max_idle_s = math.inf
+        self._idle_since_s = math.inf
 
-    def run(self, until: Until = Until.STOPPED, max_requests: float = float("inf")) -> int:
+    def run(
+        self,
+        until: Until = Until.STOPPED,
+        max_requests: float = math.inf,
+        max_idle_s: float = math.inf,
+    ) -> int:
         """Work until stopped; return how many requests were answered.
 
         Args:
             until: ``EMPTY`` ends it when nothing waits.
             max_requests: ends it between two batches, once so many were answered.
+            max_idle_s: ends it once no request has come for so many seconds.
         """
+        self._max_requests, self._max_idle_s = max_requests, max_idle_s
+        self._idle_since_s = time.monotonic()
         membership = self._membership
         parcel: Parcel | None = None
         try:
             membership.join()
             membership.sweep_at_start()
-            while not self._is_over(max_requests):
+            while not self._is_over():
                 try:
                     claim = self._turn(parcel)
                     parcel = None
@@ -84,8 +95,9 @@ class Loop:
                         break
                     claim = claim or self._wait()
                     # What was claimed when the end came is handed back by leaving.
-                    if claim is not None and not self._is_over(max_requests):
+                    if claim is not None and not self._is_over():
                         parcel = self._work(claim)
+                        self._idle_since_s = time.monotonic()
                 except Displaced:
                     parcel = None
                     membership.move()
@@ -96,8 +108,12 @@ class Loop:
             log.warning("stopped without an answer from Redis; the lease frees what is held")
         return self._answered
 
-    def _is_over(self, max_requests: float) -> bool:
-        return self._stop.is_set() or self._answered >= max_requests
+    def _is_over(self) -> bool:
+        return (
+            self._stop.is_set()
+            or self._answered >= self._max_requests
+            or time.monotonic() - self._idle_since_s >= self._max_idle_s
+        )
 
     def _turn(self, parcel: Parcel | None) -> Claim | None:
         """Deliver the last batch, if any, and claim the next in the same flight."""
@@ -137,7 +153,7 @@ class Loop:
         self._has_looked = False
         self._watcher.enter(Phase.WAITING)
         answers = self._session.wait(
-            self._intake.idle_flight(membership.seat, membership.info("idle"))
+            self._intake.idle_flight(membership.seat, membership.info("idle")), self._is_over
         )
         self._watcher.enter(Phase.TURNING)
         if answers is None:

@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from inferq.clock import SAMPLES, ClockSample, ServerClock
@@ -100,13 +100,13 @@ class Session:
             time.sleep(pause_s)
         raise AssertionError("pauses() never ends")
 
-    def wait(self, flight: Sequence[Command]) -> list[Any] | None:
-        """Send a blocking flight once; ``None`` if it broke or the worker was told to stop.
+    def wait(self, flight: Sequence[Command], abandon: Callable[[], bool]) -> list[Any] | None:
+        """Send a blocking flight once; ``None`` if it broke or ``abandon`` became true.
 
         Error replies stand in their places.
         """
         try:
-            return self.link.once(flight, abandon=self._stop.is_set)
+            return self.link.once(flight, abandon=abandon)
         except NoReply:
             return None
         except Unavailable as error:

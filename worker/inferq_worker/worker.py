@@ -1,6 +1,7 @@
 """A worker: one model, loaded, published, and served until it is told to stop."""
 
 import logging
+import math
 import threading
 
 from inferq.contract.description import ModelDescription
@@ -62,12 +63,19 @@ class Worker:
             model, name=self.name, max_message_bytes=self.settings.max_message_bytes
         )
 
-    def run(self, *, burst: bool = False, max_requests: float = float("inf")) -> int:
+    def run(
+        self,
+        *,
+        burst: bool = False,
+        max_requests: float = math.inf,
+        max_idle_s: float = math.inf,
+    ) -> int:
         """Load the model and serve it; return how many requests were answered.
 
         Args:
             burst: end when nothing waits.
             max_requests: end between two batches, once so many were answered.
+            max_idle_s: end once no request has come for so many seconds.
 
         Raises:
             ModelUnfit: ``load`` failed.
@@ -86,7 +94,7 @@ class Worker:
                 load_model(self._model)
                 keeper.start()
                 return self._loop(link, keys, keeper).run(
-                    Until.EMPTY if burst else Until.STOPPED, max_requests
+                    Until.EMPTY if burst else Until.STOPPED, max_requests, max_idle_s
                 )
             finally:
                 keeper.stop()
