@@ -96,10 +96,13 @@ class HeadMemo(Generic[T]):
             return
         try:
             members = from_json(constant[:-1] + b"}")
+            rest = from_json(b"{" + head[cut:])
         except ValueError:
             return
-        if isinstance(members, dict) and not self._REST & members.keys():
-            # A flood of different shapes must not grow memory; starting over is rare and cheap.
-            if len(self._known) >= self._limit:
-                self._known.clear()
-            self._known[head[:cut]] = meaning
+        # A rest that holds "inputs" once more has changed the meaning; so would a front with an id.
+        if self._REST & members.keys() or rest.keys() - self._REST:
+            return
+        # A flood of different shapes must not grow memory; starting over is rare and cheap.
+        if len(self._known) >= self._limit:
+            self._known.clear()
+        self._known[head[:cut]] = meaning
