@@ -263,8 +263,10 @@ class DeadNote(NamedTuple):
 def dead_entry(message: bytes, error: InferqError, note: DeadNote) -> bytes:
     """Build an entry of the dead list: a line of JSON, then the message as it was, cut."""
     line = {"reason": sentence(error), "code": error.code, **note._asdict(), "bytes": len(message)}
+    if note.id is None:
+        del line["id"]
     cut = message[: _MAX_JUNK_BYTES if note.id is None else _MAX_DEAD_BYTES]
-    return to_json(line, exclude_none=True) + b"\n" + cut
+    return to_json(line) + b"\n" + cut
 
 
 @dataclass(frozen=True)

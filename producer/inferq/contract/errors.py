@@ -156,14 +156,13 @@ def sentence(error: BaseException) -> str:
     It may quote a name that some sender chose, or what a model raised: line breaks and terminal
     codes are spelled out, so that no log line can be forged.
     """
-    text = str(error)
-    if len(text) > _LONGEST_SENTENCE:
-        text = text[: _LONGEST_SENTENCE - 3] + "..."
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+    # Cut before as well: the text may be megabytes.
+    text = str(error)[: _LONGEST_SENTENCE + 1]
+    if not text.isprintable():
+        text = "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+        )
+    return text if len(text) <= _LONGEST_SENTENCE else text[: _LONGEST_SENTENCE - 3] + "..."
 
 
 WIRE_ERRORS: dict[str, type[InferqError]] = {
