@@ -50,6 +50,7 @@ class Session:
         self._run_id: str | None = None
         self._server_uptime_s = 0.0
         self._quiet_since_s = math.inf
+        self._is_troubled = False
 
     @property
     def undisturbed_s(self) -> float:
@@ -114,9 +115,10 @@ class Session:
             return None
 
     def disturbed(self, error: InferqError) -> None:
-        """Note trouble: it is logged once a break, and all estimates start anew."""
-        if self._quiet_since_s < math.inf:
+        """Note trouble: it is logged once until all is well, and all estimates start anew."""
+        if not self._is_troubled:
             log.warning("%s; trying again", error)
+        self._is_troubled = True
         self._quiet_since_s = math.inf
         self._clock = ServerClock()
 
@@ -141,6 +143,7 @@ class Session:
         for answer in answers:
             if isinstance(answer, trouble):
                 raise answer
+        self._is_troubled = False
         return answers
 
     def _meet(self) -> None:
