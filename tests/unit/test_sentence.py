@@ -30,5 +30,5 @@ def test_any_text(text: str) -> None:
     """Whatever an error holds, its sentence is printable, encodes, and is at most 500 long."""
     shown = sentence(InvalidRequest(text))
     assert shown.isprintable()
-    assert shown.encode()
+    shown.encode()
     assert len(shown) <= 500
