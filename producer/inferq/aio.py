@@ -89,7 +89,10 @@ class AsyncHandle:
             NotFound: the request is not known any more.
             Unavailable: Redis is away.
         """
-        return await self._producer.cancel(self.model, self.id)
+        was_in_time = await self._producer.cancel(self.model, self.id)
+        # No hint will come before a worker drops it.
+        await self._inbox.look(self._slot)
+        return was_in_time
 
 
 class AsyncProducer:
@@ -116,7 +119,7 @@ class AsyncProducer:
         self._link = None if self._url == EMBEDDED else AsyncLink(Endpoint.parse(self._url))
         # Used with the address "embedded" only.
         self._server = ExitStack()
-        self._opening: asyncio.Task[AsyncLink] | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._box = new_box()
         self._calls = Calls(self._settings, self._box)
         self._inboxes: dict[str, AsyncInbox] = {}
@@ -367,13 +370,13 @@ class AsyncProducer:
         if self._opening is None or self._opening.done():
             self._opening = asyncio.create_task(self._open(), name="inferq-embedded")
         # Shielded: it is opened for all callers, and one of them may be cancelled.
-        return await asyncio.shield(self._opening)
+        await asyncio.shield(self._opening)
+        return await self._connect()
 
-    async def _open(self) -> AsyncLink:
+    async def _open(self) -> None:
         """Start the embedded server, in a thread: that takes a while."""
         opening = open_endpoint(self._url)
         self._link = AsyncLink(await asyncio.to_thread(self._server.enter_context, opening))
-        return self._link
 
     async def _inbox(self, keys: Keys) -> AsyncInbox:
         link = await self._connect()

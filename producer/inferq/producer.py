@@ -76,7 +76,10 @@ class Handle:
             NotFound: the request is not known any more.
             Unavailable: Redis is away.
         """
-        return self._producer.cancel(self.model, self.id)
+        was_in_time = self._producer.cancel(self.model, self.id)
+        # No hint will come before a worker drops it.
+        self._inbox.look(self._slot)
+        return was_in_time
 
 
 class Producer:

@@ -179,7 +179,7 @@ class Link:
                 answers = self.once(commands, wait_s=wait_s)
                 _raise_first(answers)
             except Unavailable:
-                if time.monotonic() + pause_s >= give_up:
+                if self._closed or time.monotonic() + pause_s >= give_up:
                     raise
                 time.sleep(pause_s)
             else:
@@ -189,7 +189,7 @@ class Link:
     def close(self) -> None:
         """Close the idle connections, and those in use when their flights end.
 
-        The link stays usable, but keeps no connection from now on.
+        The link stays usable, but keeps no connection from now on, and has no patience.
         """
         self._closed = True
         while self._idle:
@@ -278,15 +278,13 @@ class AsyncLink:
         connection = self._take()
         try:
             words = flight.words()
-            await connection.send_packed_command(connection.pack_commands(words))
-            flight.answers = [await _read_async(connection, flight) for _ in words]
+            await self._send(connection, words)
+            flight.answers = [await self._read(connection, flight) for _ in words]
             refused = flight.refused()
             if refused:
-                await connection.send_packed_command(
-                    connection.pack_commands(flight.sources(refused))
-                )
+                await self._send(connection, flight.sources(refused))
                 for place in refused:
-                    flight.answers[place] = await _read_async(connection, flight)
+                    flight.answers[place] = await self._read(connection, flight)
         except (RedisError, OSError) as error:
             await connection.disconnect(nowait=True)
             raise flight.translate(error) from None
@@ -307,7 +305,7 @@ class AsyncLink:
                 answers = await self.once(commands)
                 _raise_first(answers)
             except Unavailable:
-                if time.monotonic() + pause_s >= give_up:
+                if self._closed or time.monotonic() + pause_s >= give_up:
                     raise
                 await asyncio.sleep(pause_s)
             else:
@@ -321,17 +319,29 @@ class AsyncLink:
             await self._idle.pop().disconnect()
 
     def _take(self) -> redis.asyncio.connection.AbstractConnection:
-        return (
-            self._idle.pop()
-            if self._idle
-            else self.endpoint.async_connection(self._socket_timeout_s)
-        )
+        if self._idle:
+            return self._idle.pop()
+        connection = self.endpoint.async_connection(self._socket_timeout_s)
+        # The timeouts below do that. redis-py's own is asyncio.wait_for, which on Python 3.11 takes
+        # the end of what it waits for over a cancellation, and the task would go on.
+        connection.socket_timeout = None
+        return connection
 
+    async def _send(
+        self,
+        connection: redis.asyncio.connection.AbstractConnection,
+        words: Sequence[tuple[Word, ...]],
+    ) -> None:
+        async with asyncio.timeout(self._socket_timeout_s):
+            await connection.send_packed_command(connection.pack_commands(words))
 
-async def _read_async(
-    connection: redis.asyncio.connection.AbstractConnection, flight: _Flight
-) -> Any:
-    try:
-        return await connection.read_response()
-    except ResponseError as error:
-        return flight.translate(error)
+    async def _read(
+        self, connection: redis.asyncio.connection.AbstractConnection, flight: _Flight
+    ) -> Any:
+        try:
+            async with asyncio.timeout(self._socket_timeout_s):
+                return await connection.read_response()
+        except TimeoutError:
+            raise TimeoutError(f"silent for {self._socket_timeout_s:g} s") from None
+        except ResponseError as error:
+            return flight.translate(error)

@@ -19,7 +19,6 @@ from inferq import (
     TooLarge,
     Unavailable,
 )
-from inferq.contract.keys import Keys
 from support.producers import AnyProducer, Connect
 from support.waiting import until
 from support.workers import Doubler, Echo, Gate, Raiser, Sums, Workers
@@ -28,12 +27,6 @@ from support.workers import Doubler, Echo, Gate, Raiser, Sums, Workers
 def server_ms(client: redis.Redis) -> int:
     seconds, micros = client.time()
     return int(seconds) * 1_000 + int(micros) // 1_000
-
-
-def queue_length(client: redis.Redis, keys: Keys) -> int:
-    length = client.llen(keys.normal)
-    assert isinstance(length, int)
-    return length
 
 
 class TestInfer:
@@ -249,7 +242,7 @@ class TestSameId:
         workers.publish(Doubler())
         with pytest.raises(InvalidRequest, match="'same'"):
             producer.submit_many("doubler", [1, 2], request_id="same")
-        assert queue_length(client, workers.keys(Doubler())) == 0
+        assert client.llen(workers.keys(Doubler()).normal) == 0
 
 
 class TestSubmitMany:
@@ -262,7 +255,7 @@ class TestSubmitMany:
             producer.submit_many("doubler", range(3))
         assert raised.value.accepted == ()
         assert raised.value.retryable
-        assert queue_length(client, workers.keys(Doubler())) == 3
+        assert client.llen(workers.keys(Doubler()).normal) == 3
 
     def test_more_than_one_call_carries(self, connect: Connect, workers: Workers) -> None:
         """Of more than 1,000 requests those in front of a full queue are accepted, and answered."""
@@ -284,7 +277,7 @@ class TestSubmitMany:
         workers.publish(Doubler())
         with pytest.raises(InvalidRequest, match="'x'"):
             producer.submit_many("doubler", [1, "two", 3])
-        assert queue_length(client, workers.keys(Doubler())) == 0
+        assert client.llen(workers.keys(Doubler()).normal) == 0
 
 
 class TestWhereItGoes:
@@ -359,7 +352,7 @@ class TestDescription:
         producer.infer("echo", [1, 2], timeout=10)
         with pytest.raises(TooLarge, match="400"):
             producer.submit("echo", np.ones((100, 2)))
-        assert queue_length(client, workers.keys(Echo())) == 0
+        assert client.llen(workers.keys(Echo()).normal) == 0
         workers.publish(Echo())
         producer.submit("echo", np.ones((100, 2)))
 

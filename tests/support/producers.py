@@ -7,7 +7,7 @@ running in that loop.
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from typing import Any, Protocol, Self, TypeVar
 
 import pytest
@@ -38,9 +38,10 @@ class AnyProducer(Protocol):
     ) -> list[AnyHandle]: ...
     def result(self, model: str, request_id: str, *, timeout: float | None = None) -> Reply: ...
     def cancel(self, model: str, request_id: str) -> bool: ...
+    # Replies, or errors among them; a test knows which.
     def map(
         self, model: str, many: Iterable[object], **options: Any
-    ) -> Iterator[Reply | InferqError]: ...
+    ) -> Generator[Any, None, None]: ...
     def close(self) -> None: ...
 
 
@@ -127,9 +128,7 @@ class BlockingProducer:
     def cancel(self, model: str, request_id: str) -> bool:
         return self._loop.run(self._producer.cancel(model, request_id))
 
-    def map(
-        self, model: str, many: Iterable[object], **options: Any
-    ) -> Iterator[Reply | InferqError]:
+    def map(self, model: str, many: Iterable[object], **options: Any) -> Generator[Any, None, None]:
         replies = self._producer.map(model, many, **options)
         try:
             while True:
