@@ -44,7 +44,9 @@ def ask(producer: Producer) -> None:
     assert_type(handle.result(timeout=5), Reply)
     assert_type(handle.cancel(), bool)
     assert_type(producer.submit_many("digits", [{"pixels": 1}]), list[Handle])
-    assert_type(producer.map("digits", [1, 2]), Iterator[Reply | InferqError])
+    assert_type(producer.map("digits", [1, 2]), Iterator[Reply])
+    both = producer.map("digits", [1, 2], return_errors=True)
+    assert_type(both, Iterator[Reply | InferqError])
     assert_type(producer.result("digits", handle.id), Reply)
 
 
