@@ -8,12 +8,14 @@ worker id before it claims under it, and why it could not start.
 import contextlib
 import json
 import logging
+import math
 import os
 import signal
 import threading
 from typing import Any, NamedTuple
 
-from inferq.contract.errors import InferqError
+from inferq.contract.errors import InferqError, InvalidRequest, ModelUnfit
+from inferq.endpoint import masked
 from inferq_worker.model import import_model
 from inferq_worker.progress import Board, Phase
 from inferq_worker.settings import WorkerSettings
@@ -38,8 +40,8 @@ class Assignment(NamedTuple):
     target: str
     model: str | None
     settings: dict[str, Any]
-    tell_fd: int
-    board_fd: int
+    tell_fd: int = -1
+    board_fd: int = -1
     burst: bool = False
     max_requests: float | None = None
     max_idle_s: float | None = None
@@ -75,29 +77,46 @@ class _Telling:
 def run(assignment: Assignment) -> int:
     """Serve until told to stop; return the process's exit code.
 
-    ``SIGTERM`` finishes what runs. ``SIGINT`` is left to the parent, which gets it from the same
-    terminal.
+    ``SIGTERM`` finishes what runs.
     """
     telling = _Telling(assignment)
     telling.enter(Phase.LOADING)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        model = import_model(assignment.target)
         settings = WorkerSettings(**assignment.settings)
-        worker = Worker(model, settings, name=assignment.model, watcher=telling)
+        worker = _worker(assignment, settings, telling)
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         _end_with_parent(worker)
         telling.tell(model=worker.name)
-        limit = assignment.max_requests
+        log.info(
+            "serving %s in batches of up to %d from %s",
+            worker.name,
+            worker.description.max_batch_size,
+            masked(settings.redis_url),
+        )
         answered = worker.run(
             burst=assignment.burst,
-            max_requests=float("inf") if limit is None else limit,
+            max_requests=_or_never(assignment.max_requests),
+            max_idle_s=_or_never(assignment.max_idle_s),
         )
     except InferqError as error:
         telling.tell(error=type(error).__name__, sentence=str(error))
         return 1
     telling.tell(answered=answered)
     return 0
+
+
+def _worker(assignment: Assignment, settings: WorkerSettings, telling: _Telling) -> Worker:
+    model = import_model(assignment.target)
+    try:
+        return Worker(model, settings, name=assignment.model, watcher=telling)
+    except InvalidRequest as error:
+        # A model of that name cannot be served, whoever asks.
+        raise ModelUnfit(str(error)) from None
+
+
+def _or_never(limit: float | None) -> float:
+    """JSON has no infinity."""
+    return math.inf if limit is None else limit
 
 
 def _end_with_parent(worker: Worker) -> None:

@@ -85,6 +85,9 @@ class Supervisor:
         settings: the same as the children's.
         processes: how many children.
         environments: variables to add for each child, by its place (devices, threads).
+
+    Attributes:
+        answered: requests answered by children that ended in order.
     """
 
     def __init__(
@@ -107,6 +110,7 @@ class Supervisor:
         self._drain_until_s = float("inf")
         self._failure: InferqError | None = None
         self._was_cut = False
+        self.answered = 0
         self._limits = Limits(
             turning_s=settings.block_s + _MARGIN_S,
             waiting_s=settings.block_s + _MARGIN_S,
@@ -165,6 +169,8 @@ class Supervisor:
             stdin=subprocess.PIPE,
             pass_fds=(child_tell_fd, board_fd),
             env=environment,
+            # Ctrl-C goes to a whole process group; how it ends the children is up to the parent.
+            process_group=0,
         )
         child = _Child(process, Board(board_fd), tell_fd)
         assignment = self._assignment._replace(tell_fd=child_tell_fd, board_fd=board_fd)
@@ -202,6 +208,7 @@ class Supervisor:
                 self._fleet.drop(old)
             child.seats.append(words["seat"])
             self._fleet.keep(words["seat"])
+        self.answered += words.get("answered", 0)
         if "error" in words:
             kind = getattr(errors, words["error"], InferqError)
             self._judge(kind(words["sentence"]))

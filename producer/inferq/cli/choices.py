@@ -134,6 +134,12 @@ class Choices:
         place = _LEVELS.index(usual) + self.verbose - self.quiet
         return _LEVELS[max(0, min(place, len(_LEVELS) - 1))]
 
+    def log_flags(self, usual: int) -> list[str]:
+        """Return the flags that make another command log as this one does."""
+        level = logging.getLevelName(self.level(usual)).lower()
+        form = [] if self.log_format is None else ["--log-format", self.log_format]
+        return ["--log-level", level, *form, *(["--no-color"] if self.no_color else [])]
+
     def settings(self, kind: Callable[..., S], **flags: object) -> S:
         """Make settings: flags, then the environment, then the file, then defaults.
 
@@ -150,7 +156,12 @@ class Choices:
 
 
 def command(
-    app: typer.Typer, name: str, function: Command, *, logs_from: int = logging.WARNING
+    app: typer.Typer,
+    name: str,
+    function: Command,
+    *,
+    logs_from: int = logging.WARNING,
+    hidden: bool = False,
 ) -> None:
     """Make a command of a function that takes :class:`Choices` first, then its own options.
 
@@ -159,6 +170,7 @@ def command(
         name: the command's name; its help is the function's docstring.
         function: what runs, once logging is set up.
         logs_from: its usual log level.
+        hidden: it is left out of the help.
     """
 
     @wraps(function)
@@ -173,7 +185,7 @@ def command(
             raise Interrupted(str(error)) from None
 
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-    app.command(name)(taking_choices(run, own))
+    app.command(name, hidden=hidden)(taking_choices(run, own))
 
 
 def taking_choices(function: Command, own: Sequence[inspect.Parameter] = ()) -> Command:

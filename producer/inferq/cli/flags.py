@@ -13,15 +13,24 @@ def positive_seconds(flag: str, text: str) -> float:
     Raises:
         typer.BadParameter: it is none.
     """
-    from inferq.units import seconds
-
-    try:
-        value = seconds(text)
-    except InvalidSetting as error:
-        raise typer.BadParameter(str(error), param_hint=flag) from None
+    value = seconds_or_zero(flag, text)
     if value <= 0:
         raise typer.BadParameter("must be longer than 0", param_hint=flag)
     return value
+
+
+def seconds_or_zero(flag: str, text: str) -> float:
+    """Read a duration.
+
+    Raises:
+        typer.BadParameter: it is none.
+    """
+    from inferq.units import seconds
+
+    try:
+        return seconds(text)
+    except InvalidSetting as error:
+        raise typer.BadParameter(str(error), param_hint=flag) from None
 
 
 def pairs(flag: str, texts: Sequence[str] | None) -> dict[str, str]:

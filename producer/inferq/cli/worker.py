@@ -1,27 +1,24 @@
-"""``inferq worker``."""
+"""``inferq worker``, and the hidden command that its processes run."""
 
 import logging
-import math
 import os
-import signal
-from typing import TYPE_CHECKING, Annotated, Any
+import sys
+from typing import Annotated
 
 import typer
 
-from inferq.cli import logs
 from inferq.cli.choices import Choices, command
-from inferq.cli.exits import Exit
-from inferq.cli.flags import positive_seconds
-
-if TYPE_CHECKING:
-    from inferq_worker.worker import Worker
+from inferq.cli.flags import positive_seconds, seconds_or_zero
 
 log = logging.getLogger(__name__)
 
+_CHILD = "worker-process"
+
 
 def add_to(app: typer.Typer) -> None:
-    """Add the command of this file."""
+    """Add the commands of this file."""
     command(app, "worker", serve, logs_from=logging.INFO)
+    command(app, _CHILD, serve_under_parent, logs_from=logging.INFO, hidden=True)
 
 
 def serve(
@@ -46,6 +43,17 @@ def serve(
         str | None,
         typer.Option(metavar="TIME", help="Silent for so long, the worker is taken for dead."),
     ] = None,
+    processes: Annotated[
+        int, typer.Option("--processes", "-n", min=1, metavar="N", help="Run it in N processes.")
+    ] = 1,
+    devices: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="CUDA devices to deal out to the processes, as 0,1."),
+    ] = None,
+    batch_timeout: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="A process whose batch runs longer is killed; 0: never."),
+    ] = None,
     drain_timeout: Annotated[
         str | None,
         typer.Option(metavar="TIME", help="The most that stopping may take."),
@@ -62,65 +70,53 @@ def serve(
 ) -> None:
     """Serve a model: answer its requests in batches until told to stop.
 
-    SIGTERM or Ctrl-C finishes the batch that runs; a second one ends at once.
+    A parent process starts the model in processes of their own, starts another for one that dies
+    or hangs, and frees its requests at once. SIGTERM or Ctrl-C finishes the batches that run; a
+    second one ends at once.
     """
+    from inferq_worker.child import Assignment
+    from inferq_worker.placement import environments
     from inferq_worker.settings import WorkerSettings
+    from inferq_worker.supervisor import Supervisor
 
     settings = choices.settings(
         WorkerSettings,
         max_batch_size=max_batch_size,
         lease_s=None if lease is None else positive_seconds("--lease", lease),
+        batch_timeout_s=(
+            None if batch_timeout is None else seconds_or_zero("--batch-timeout", batch_timeout)
+        ),
         drain_timeout_s=(
             None if drain_timeout is None else positive_seconds("--drain-timeout", drain_timeout)
         ),
     )
-    max_idle_s = math.inf if max_idle is None else positive_seconds("--max-idle", max_idle)
-    worker = _worker(target, model, settings)
-    logs.bind(model=worker.name)
-    _stop_on_signals(worker)
-    _announce(worker)
-    answered = worker.run(
+    assignment = Assignment(
+        target=target,
+        model=model,
+        settings=settings.model_dump(),
         burst=burst,
-        max_requests=math.inf if max_requests is None else max_requests,
-        max_idle_s=max_idle_s,
+        max_requests=max_requests,
+        max_idle_s=None if max_idle is None else positive_seconds("--max-idle", max_idle),
     )
-    log.info("stopped after %d requests", answered)
-
-
-def _worker(target: str, name: str | None, settings: Any) -> "Worker":
-    from inferq.contract.errors import InvalidRequest, ModelUnfit
-    from inferq_worker.model import import_model
-    from inferq_worker.worker import Worker
-
-    try:
-        return Worker(import_model(target), settings, name=name)
-    except InvalidRequest as error:
-        # A model of that name cannot be served, whoever asks.
-        raise ModelUnfit(str(error)) from None
-
-
-def _announce(worker: "Worker") -> None:
-    from inferq.endpoint import masked
-
-    log.info(
-        "serving %s in batches of up to %d from %s",
-        worker.name,
-        worker.description.max_batch_size,
-        masked(worker.settings.redis_url),
+    supervisor = Supervisor(
+        [sys.executable, "-m", "inferq", _CHILD, *choices.log_flags(logging.INFO)],
+        assignment,
+        settings,
+        processes=processes,
+        environments=environments(
+            processes,
+            os.cpu_count() or 1,
+            [each for each in (devices or "").split(",") if each],
+            os.environ,
+        ),
     )
+    code = supervisor.run()
+    log.info("stopped after %d requests", supervisor.answered)
+    raise typer.Exit(code)
 
 
-def _stop_on_signals(worker: "Worker") -> None:
-    seen: list[int] = []
+def serve_under_parent(choices: Choices) -> None:  # noqa: ARG001 - every command takes them
+    """Run one process of a worker; what to do comes over standard input."""
+    from inferq_worker.child import Assignment, run
 
-    def stop(number: int, _frame: object) -> None:
-        name = signal.Signals(number).name
-        if seen:
-            log.warning("%s again: ending at once; the lease frees what is held", name)
-            os._exit(Exit.TEMPORARY)
-        seen.append(number)
-        worker.stop()
-        log.info("%s: finishing the batch that runs; once more to end at once", name)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stop)
+    raise typer.Exit(run(Assignment.from_line(sys.stdin.buffer.readline())))
