@@ -22,7 +22,10 @@ BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 names = st.text(min_size=1, max_size=12)
 request_ids = st.from_regex(r"[A-Za-z0-9._:-]{1,128}", fullmatch=True)
 scalars = (
-    st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+    st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
 )
 shapes = st.lists(st.integers(0, 4), min_size=1, max_size=4).map(tuple)
 # In the two letters and the punctuation of JSON the heads of frames are cut.
@@ -69,6 +72,11 @@ def rows_of_tensors(
     return drawn
 
 
+def compact(value: object) -> bytes:
+    """Write JSON as a memo likes it: without blanks."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 def json_tensor(name: str, datatype: str, array: Array) -> dict[str, Any]:
     """Describe a tensor with its data as JSON."""
     data = to_json_data(array, datatype)
@@ -84,7 +92,7 @@ def binary_tensor(name: str, datatype: str, shape: Sequence[int], size: int) -> 
 def request(**members: Any) -> bytes:
     """Write a valid request for one FP32 row of two numbers, with other or further members."""
     tensor = {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}
-    return json.dumps({"id": "r1", "inputs": [tensor], **members}).encode()
+    return compact({"id": "r1", "inputs": [tensor], **members})
 
 
 def request_of(**members: Any) -> bytes:
@@ -95,7 +103,7 @@ def request_of(**members: Any) -> bytes:
 
 def frame(head: dict[str, Any] | bytes, *raw: bytes) -> bytes:
     """Write a frame."""
-    return frames.join(head if isinstance(head, bytes) else json.dumps(head).encode(), raw)
+    return frames.join(head if isinstance(head, bytes) else compact(head), raw)
 
 
 def frame_of(raw: bytes = b"\0" * 8, **members: Any) -> bytes:

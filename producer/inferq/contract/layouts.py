@@ -91,8 +91,9 @@ class Layout:
 
 
 def _fixed_size(head: TensorHead) -> int | None:
-    size = item_size(head.datatype)
-    return None if size is None else element_count(head.shape) * size
+    with naming_tensor(head.name):
+        size = item_size(head.datatype)
+        return None if size is None else element_count(head.shape) * size
 
 
 class LayoutMemo:

@@ -265,10 +265,13 @@ def check_parameters(parameters: Mapping[str, object]) -> dict[str, bool | int |
     """Return a sender's own parameters if they may travel.
 
     Raises:
-        InvalidRequest: a value that is no scalar or not finite, or a name the contract reserves.
+        InvalidRequest: a value that is no scalar, not finite, over 64 bits or not Unicode, or a
+            name that is no string or that the contract reserves.
     """
     checked: dict[str, bool | int | float | str] = {}
     for name, value in parameters.items():
+        if not isinstance(name, str) or not _is_unicode(name):
+            raise InvalidRequest(f"parameter {name!r} must have a Unicode string as its name")
         if name in Parameters.model_fields or name.startswith("inferq_"):
             raise InvalidRequest(f"parameter '{name}' is reserved by the wire contract")
         if not isinstance(value, bool | int | float | str):
@@ -278,5 +281,18 @@ def check_parameters(parameters: Mapping[str, object]) -> dict[str, bool | int |
             )
         if isinstance(value, float) and not math.isfinite(value):
             raise InvalidRequest(f"parameter '{name}' must be finite")
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise InvalidRequest(f"parameter '{name}' must fit into 64 bits")
+        if isinstance(value, str) and not _is_unicode(value):
+            raise InvalidRequest(f"parameter '{name}' must be valid Unicode")
         checked[name] = value
     return checked
+
+
+def _is_unicode(text: str) -> bool:
+    """Tell whether a string is without halves of surrogate pairs, which UTF-8 cannot hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
