@@ -1,6 +1,8 @@
 """What asks: producers, the wire contract and the command line of inferq."""
 
-from inferq.aio import AsyncHandle, AsyncProducer
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from inferq.contract.errors import (
     AnswerError,
     BusyError,
@@ -22,9 +24,12 @@ from inferq.contract.errors import (
     TooLarge,
     Unavailable,
 )
-from inferq.contract.replies import Reply
-from inferq.contract.tensors import TensorSpec
-from inferq.producer import Handle, Producer
+
+if TYPE_CHECKING:
+    from inferq.aio import AsyncHandle, AsyncProducer
+    from inferq.contract.replies import Reply
+    from inferq.contract.tensors import TensorSpec
+    from inferq.producer import Handle, Producer
 
 __all__ = [
     "AnswerError",
@@ -53,3 +58,24 @@ __all__ = [
     "TooLarge",
     "Unavailable",
 ]
+
+# Imported when they are first used: they bring numpy, pydantic and redis, which the command line's
+# help and completion do without.
+_ELSEWHERE: Final = {
+    "AsyncHandle": "inferq.aio",
+    "AsyncProducer": "inferq.aio",
+    "Handle": "inferq.producer",
+    "Producer": "inferq.producer",
+    "Reply": "inferq.contract.replies",
+    "TensorSpec": "inferq.contract.tensors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module 'inferq' has no attribute '{name}'")
+    return getattr(import_module(_ELSEWHERE[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
