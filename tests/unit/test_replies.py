@@ -239,12 +239,15 @@ def outcome(reader: ReplyReader, message: bytes) -> tuple[Any, ...]:
     return members, found.datatypes, [array.shape for array in found.values()], raw
 
 
+ONE = np.ones(1, "i1")
 SEEDS = [
     WRITER.success("r1", *one("FP32", np.ones((1, 2), "f4")), [True], b'{"attempt":1}'),
     WRITER.success("r2", *one("BYTES", np.array([b"ab"], object)), [True], b"{}"),
     WRITER.success("r3", *one("BOOL", np.ones(3, "?")), [True], b"{}"),
-    WRITER.success("r4", *one("INT8", np.ones(1, "i1")), [False], b"{}"),
+    WRITER.success("r4", *one("INT8", ONE), [False], b"{}"),
     WRITER.error("r5", QueueFull("full"), {"retry_after_ms": 5}),
+    # One output in each form: a byte too many behind it is as long as the layout.
+    WRITER.success("r6", *laid_out([("a", "INT8", ONE), ("b", "INT8", ONE)]), [False, True], b"{}"),
 ]
 
 
