@@ -3,20 +3,19 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from inferq.cli.choices import Choices, command
 from inferq.cli.flags import positive_seconds
+from inferq.cli.linked import linked
 from inferq.contract.errors import NotFound
 
 if TYPE_CHECKING:
     from inferq.cli.view import Show
     from inferq.info import ModelInfo
-    from inferq.redis_link import Link
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +53,7 @@ def info(
         raise typer.BadParameter("leaves nothing beside --only-workers", param_hint="-Q")
     show = Show.QUEUES if only_queues else Show.WORKERS if only_workers else Show.BOTH
     pause_s = None if interval is None else positive_seconds("--interval", interval)
-    with _link(choices) as (link, prefix):
+    with linked(choices) as (link, prefix):
         reader = InfoReader(link, prefix)
 
         def look() -> list["ModelInfo"]:
@@ -76,7 +75,7 @@ def models(choices: Choices) -> None:
     from inferq.info import InfoReader
     from inferq.redis_link import command as redis_command
 
-    with _link(choices) as (link, prefix):
+    with linked(choices) as (link, prefix):
         names = InfoReader(link, prefix).models()
         if not names:
             raise _no_models(prefix)
@@ -89,21 +88,6 @@ def models(choices: Choices) -> None:
 
 def _no_models(prefix: str) -> NotFound:
     return NotFound(f"no worker has ever published a model under prefix '{prefix}'")
-
-
-@contextmanager
-def _link(choices: Choices) -> Iterator[tuple["Link", str]]:
-    from inferq.endpoint import open_endpoint
-    from inferq.redis_link import Link
-    from inferq.settings import ConnectionSettings
-
-    settings = choices.settings(ConnectionSettings)
-    with open_endpoint(settings.redis_url) as endpoint:
-        link = Link(endpoint)
-        try:
-            yield link, settings.prefix
-        finally:
-            link.close()
 
 
 def _print(choices: Choices, found: Sequence["ModelInfo"], show: "Show") -> None:
