@@ -246,7 +246,6 @@ SEEDS = [
     WRITER.success("r3", *one("BOOL", np.ones(3, "?")), [True], b"{}"),
     WRITER.success("r4", *one("INT8", ONE), [False], b"{}"),
     WRITER.error("r5", QueueFull("full"), {"retry_after_ms": 5}),
-    # One output in each form: a byte too many behind it is as long as the layout.
     WRITER.success("r6", *laid_out([("a", "INT8", ONE), ("b", "INT8", ONE)]), [False, True], b"{}"),
 ]
 
@@ -269,6 +268,15 @@ def test_any_bytes_get_a_verdict(stream: list[bytes]) -> None:
     reader = ReplyReader()
     for message in [*stream, *stream]:
         assert outcome(reader, message) == outcome(ReplyReader(), message)
+
+
+def test_json_data_in_a_frame_is_not_remembered() -> None:
+    """A byte too many behind a mixed frame is refused, although layout and body are as long."""
+    message = SEEDS[-1]
+    reader = ReplyReader()
+    assert isinstance(reader.read(message), Reply)
+    with pytest.raises(InvalidRequest, match="1 bytes are left"):
+        reader.read(message + b"\0")
 
 
 FRONT = compact({"outputs": [OUTPUT]})[:-1] + b","
