@@ -67,7 +67,8 @@ class Membership:
             except Displaced:
                 # The server changed once more; on the one before this seat lapses, without claims.
                 self.seat = Seat.take(self._keys)
-        log.info("worker %s joined model %s", self.seat.worker, self._keys.model)
+        fields = {"worker": self.seat.worker, "model": self._keys.model}
+        log.info("worker %(worker)s joined model %(model)s", fields, extra=fields)
 
     def _publish(self) -> None:
         """Write the model's description, then its name: so nobody finds a name without it.

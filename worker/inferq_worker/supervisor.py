@@ -31,6 +31,7 @@ from inferq_worker.backoff import Backoff
 from inferq_worker.child import Assignment
 from inferq_worker.fleet import Fleet
 from inferq_worker.progress import Board, Limits
+from inferq_worker.pulse import PulseWriter
 from inferq_worker.settings import WorkerSettings
 
 log = logging.getLogger(__name__)
@@ -134,6 +135,8 @@ class Supervisor:
             resources.callback(link.close)
             resources.enter_context(self._signals_caught())
             resources.callback(self._end_all)
+            pulse = PulseWriter(self._assignment.target, len(self._places))
+            resources.callback(pulse.close)
             while not all(place.done for place in self._places):
                 self._start_due()
                 for key, _ in self._selector.select(_TICK_S):
@@ -142,6 +145,7 @@ class Supervisor:
                     else:
                         os.read(key.fd, 64)
                 self._watch()
+                pulse.write(sum(self._turns(child) for child in self._children()))
                 self._reap(link)
                 self._drain()
             if self._fleet is not None:
@@ -235,6 +239,9 @@ class Supervisor:
                 self._kill(child)
             else:
                 child.stuck_since_ns = progress.since_ns
+
+    def _turns(self, child: _Child) -> bool:
+        return not child.killed and child.stuck_since_ns is None
 
     def _kill(self, child: _Child) -> None:
         """Kill a child, and free its requests even if it will not die: its id is fenced."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from inferq.cli import config, dead, demo, info, requests, worker
+from inferq.cli import check, config, dead, demo, info, requests, worker
 from inferq.cli.choices import Choices, taking_choices
 from inferq.cli.exits import Exit, end
 
@@ -46,7 +46,7 @@ def make_app() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(taking_choices(_choose, [_VERSION]))
-    for group in (worker, requests, info, dead, demo, config):
+    for group in (worker, requests, info, dead, check, demo, config):
         group.add_to(app)
     return app
 

@@ -30,7 +30,7 @@ def demo(
         float, typer.Option(min=0.1, max=3600, metavar="N", help="Length of each of two loads.")
     ] = 4.0,
 ) -> None:
-    """Read handwritten digits with two workers, with batches and without.
+    """Read handwritten digits on two worker processes, with batches and without.
 
     Each held-out image is a request of its own, sent over and over; each reply is checked. It
     runs on a private server unless --url names another, under a prefix of its own.
@@ -94,7 +94,9 @@ def _print(count: int, batched: "Report", single: "Report") -> None:
     from inferq.cli.trial import OUTSTANDING, WORKERS
     from inferq.cli.view import batch_sizes
 
-    print(f"{count} held-out images, {WORKERS} workers, {OUTSTANDING} requests under way\n")
+    print(
+        f"{count} held-out images, {WORKERS} worker processes, {OUTSTANDING} requests under way\n"
+    )
     rows: list[tuple[str, Callable[[Report], str]]] = [
         ("", lambda each: "one at a time" if each is single else f"batches up to {_BATCH}"),
         ("requests", lambda each: f"{each.requests:,}"),

@@ -87,7 +87,8 @@ def _words(error: BaseException) -> str:
 def _usage(error: BaseException) -> str:
     """Put a mistake in the command line into one sentence that names the way out."""
     found = str(error.format_message()) if hasattr(error, "format_message") else str(error)
-    words = " ".join(found.split()).rstrip(".")
+    words = " ".join(found.split()).rstrip(".") or "missing command"
     context = getattr(error, "ctx", None)
     command = "inferq" if context is None else context.command_path
+    words = words.replace("Value error, ", "")
     return f"{words[:1].lower()}{words[1:]}; see '{command} --help'"

@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, TextIO
@@ -56,23 +55,6 @@ def set_up(level: int, form: Format | None, *, plain: bool) -> None:
             )
         )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-
-
-def bind(**values: str) -> None:
-    """Let every record from now on carry these fields, unless it has its own."""
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(_Binding(values))
-
-
-class _Binding(logging.Filter):
-    def __init__(self, values: Mapping[str, str]) -> None:
-        super().__init__()
-        self._values = values
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        for name, value in self._values.items():
-            record.__dict__.setdefault(name, value)
-        return True
 
 
 class _StderrHandler(logging.Handler):

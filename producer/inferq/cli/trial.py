@@ -1,4 +1,4 @@
-"""The demo's load: real worker processes, each held-out image a request, each reply checked.
+"""The demo's load: a real worker of two processes, each held-out image a request, each reply checked.
 
 Throughput and latency are the client's: from handing an image to the producer to having its
 label, with a fixed number of requests under way.
@@ -7,7 +7,6 @@ label, with a fixed number of requests under way.
 import contextlib
 import os
 import secrets
-import signal
 import subprocess
 import sys
 import time
@@ -31,6 +30,7 @@ from inferq_worker.demo.digits import Digits
 from inferq_worker.demo.heldout import held_out
 
 WORKERS: Final = 2
+"""Processes of the worker."""
 OUTSTANDING: Final = 256
 """Requests under way at any time."""
 
@@ -130,12 +130,12 @@ def run(
     seconds: float,
     progress: Callable[[float], object],
 ) -> Report:
-    """Put the load on two workers of their own and report.
+    """Put the load on a worker of its own and report.
 
     Args:
         url: the server's address; the keys are under a prefix that nobody else uses.
         images: what to send, over and over, always all of them.
-        max_batch_size: the workers' limit.
+        max_batch_size: the worker's limit.
         seconds: for how long, at least; whatever that is, all images are sent once.
         progress: called now and then with the share of ``seconds`` that is over.
 
@@ -223,60 +223,42 @@ def _passes(count: int, until_s: float) -> Iterator[int]:
 
 @contextlib.contextmanager
 def _workers(url: str, prefix: str, max_batch_size: int, reader: InfoReader) -> Iterator[None]:
-    """Start worker processes, and yield once all of them serve."""
-    environment = {
-        # Without it each process would have a thread for every core.
-        "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // WORKERS)),
-        **os.environ,
-        # Not as flags: other users of the machine can read those.
-        "INFERQ_REDIS_URL": url,
-        "INFERQ_PREFIX": prefix,
-    }
+    """Start a worker, and yield once all of its processes serve."""
     command_line = (
         sys.executable, "-m", "inferq", "worker", _TARGET, "--log-level", "warning",
-        "--max-batch-size", str(max_batch_size), "--max-idle", _MAX_IDLE,
+        "--processes", str(WORKERS), "--max-batch-size", str(max_batch_size),
+        "--max-idle", _MAX_IDLE,
     )  # fmt: skip
-    processes: list[subprocess.Popen[bytes]] = []
+    # Not as flags: other users of the machine can read those.
+    environment = {**os.environ, "INFERQ_REDIS_URL": url, "INFERQ_PREFIX": prefix}
+    # In a session of its own: Ctrl-C is for the demo, which stops it in order.
+    process = subprocess.Popen(  # noqa: S603 - this very program
+        command_line, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+    )
     try:
-        for _ in range(WORKERS):
-            # In a session of their own: Ctrl-C is for the demo, which stops them in order.
-            processes.append(  # noqa: PERF401 - one that does not start must not hide the others
-                subprocess.Popen(  # noqa: S603 - this very program
-                    command_line, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
-                )
-            )
-        _await_workers(processes, reader)
+        _await_workers(process, reader)
         yield
     finally:
-        _stop(processes)
-
-
-def _await_workers(processes: list["subprocess.Popen[bytes]"], reader: InfoReader) -> None:
-    give_up_s = time.monotonic() + _START_S
-    while True:
-        try:
-            if len(reader.read(_MODEL).workers) == len(processes):
-                return
-        except NotFound:
-            pass
-        for process in processes:
-            code = process.poll()
-            if code is not None:
-                raise InferqError(f"a worker of the demo ended with code {code}; it has said why")
-        if time.monotonic() >= give_up_s:
-            raise InferqError(f"the workers of the demo do not serve after {_START_S:g} s")
-        time.sleep(_LOOK_EACH_S)
-
-
-def _stop(processes: list["subprocess.Popen[bytes]"]) -> None:
-    for process in processes:
-        process.send_signal(signal.SIGTERM)
-    for process in processes:
+        process.terminate()
         try:
             process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _await_workers(process: "subprocess.Popen[bytes]", reader: InfoReader) -> None:
+    give_up_s = time.monotonic() + _START_S
+    while True:
+        with contextlib.suppress(NotFound):
+            if len(reader.read(_MODEL).workers) == WORKERS:
+                return
+        code = process.poll()
+        if code is not None:
+            raise InferqError(f"the demo's worker ended with code {code} before it served")
+        if time.monotonic() >= give_up_s:
+            raise InferqError(f"the demo's worker does not serve after {_START_S:g} s")
+        time.sleep(_LOOK_EACH_S)
 
 
 def _clean(link: Link, keys: Keys) -> None:

@@ -13,7 +13,7 @@ from inferq.contract.tensors import TensorSpec
 from inferq.info import ModelInfo, Quantiles, WorkerInfo, batch_size_ranges
 
 _STATES: Final = {"busy": "green", "idle": "dim", "lost": "red", "draining": "yellow"}
-_MARGIN: Final = 16
+_MARGIN: Final = 18
 
 
 class Show(Enum):
@@ -114,8 +114,10 @@ def _queue(info: ModelInfo, most: int) -> Text:
         times = {"queue": info.queue_ms, "compute": info.compute_ms, "total": info.total_ms}
         shown = ", ".join(f"{name} {_times(each)}" for name, each in times.items())
         lines.append(_line("p50/p95/p99 ms", shown))
-        lines.append(_line("batch size", ""))
-        lines += [Text(f"  {line}") for line in batch_sizes(info.batch_size)]
+        lines += [
+            _line("batch size" if place == 0 else "", line)
+            for place, line in enumerate(batch_sizes(info.batch_size))
+        ]
     return Text("\n").join(lines)
 
 
@@ -125,7 +127,11 @@ def _line(name: str, text: str) -> Text:
 
 def _times(quantiles: Quantiles) -> str:
     found = (quantiles.p50, quantiles.p95, quantiles.p99)
-    return " / ".join("-" if each is None else f"{each:.3g}" for each in found)
+    return " / ".join("-" if each is None else _short(each) for each in found)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _worker(worker: WorkerInfo, model: str, width: int) -> Text:
