@@ -206,8 +206,8 @@ def _send(
         label = int(reply["label"])
         tally.latencies_ms.append((time.perf_counter() - sent_s) * 1000)
         tally.answered += 1
-        tally.wrong += label != images.expected[index]
-        tally.right += label == images.truth[index]
+        tally.wrong += label != int(images.expected[index])
+        tally.right += label == int(images.truth[index])
         tally.largest_batch = max(tally.largest_batch, reply.parameters["batch_size"])
     tally.elapsed_s = time.perf_counter() - started_s
     return tally

@@ -256,4 +256,7 @@ def describe(error: ValidationError) -> str:
     if first["type"] == "json_invalid":
         return f"not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
     finding = first["msg"].replace(" after validation", "")
-    return f"{place or 'message'}: {finding[0].lower()}{finding[1:]}"
+    # What inferq's own validators raise is a sentence by itself.
+    own = finding.removeprefix("Value error, ")
+    said = own if own != finding else finding[0].lower() + finding[1:]
+    return f"{place or 'message'}: {said}"
