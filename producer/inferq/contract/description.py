@@ -135,7 +135,7 @@ class ModelDescription:
                     f"unknown tensor '{name}': {self.name} takes {_listed(self.inputs)}"
                 )
         tensors = []
-        singles = set()
+        singles = {}
         for spec in self.inputs:
             if spec.name not in inputs:
                 raise self._missing(spec.name)
@@ -147,15 +147,23 @@ class ModelDescription:
                     f"tensor '{spec.name}': expected shape {list(spec.shape)} for one row or "
                     f"{[-1, *spec.shape]} for several, got {list(array.shape)}"
                 )
-            singles.add(is_single)
+            singles[spec.name] = is_single
             tensors.append((spec.name, spec.datatype, array[np.newaxis] if is_single else array))
+        if len(set(singles.values())) > 1:
+            raise InvalidRequest(
+                "tensors disagree about the batch dimension: "
+                + ", ".join(
+                    f"'{name}' is {'one row' if is_single else 'a batch'}"
+                    for name, is_single in singles.items()
+                )
+            )
         rows = {len(array) for _, _, array in tensors}
-        if len(singles) > 1 or len(rows) > 1:
+        if len(rows) > 1:
             raise InvalidRequest(
                 "tensors disagree about the number of rows: "
                 + ", ".join(f"'{name}' has {len(array)}" for name, _, array in tensors)
             )
-        bound = Bound(tensors, rows.pop(), singles.pop())
+        bound = Bound(tensors, rows.pop(), single=all(singles.values()))
         _check_empty_rows(bound.rows, sum(array.nbytes for _, _, array in tensors))
         return bound
 
