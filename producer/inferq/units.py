@@ -30,8 +30,9 @@ def seconds(text: object) -> float:
 
 def _amount(value: object) -> float:
     """Return a duration in seconds; NaN if it is none."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+    if isinstance(value, float):
+        # Written out, a small one would have an exponent.
+        return value
     match = _DURATION.match(str(value))
     if match is None or (match[2] and match[2] not in _SECONDS):
         return math.nan
