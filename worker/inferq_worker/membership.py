@@ -7,9 +7,10 @@ import socket
 import time
 from importlib.metadata import version
 
-from inferq.contract.errors import InferqError, ServerUnfit
+from inferq.contract import scripts
+from inferq.contract.errors import InferqError, ModelUnfit, ServerUnfit
 from inferq.contract.keys import Keys, models_key
-from inferq.redis_link import command
+from inferq.redis_link import call, command
 from inferq_worker.intake import register
 from inferq_worker.lease import Keeper
 from inferq_worker.recovery import Orphan, Recovery, free, recover
@@ -73,14 +74,26 @@ class Membership:
     def _publish(self) -> None:
         """Write the model's description, then its name: so nobody finds a name without it.
 
+        Refused while a live worker serves the model with other tensors: requests would be checked
+        against one description and run against the other.
+
         Two keys in two slots of a cluster, so never one script. On every seat anew, since a
         server that has forgotten its workers has forgotten their models as well. A full memory
         refuses it, and must not keep a worker from draining the queue that filled it.
         """
         answers = self._session.ask(
-            command("SET", self._keys.description, self._description),
+            call(
+                scripts.load("publish"),
+                (self._keys.description, self._keys.workers),
+                (self._description, self.seat.worker),
+            ),
             command("SADD", models_key(self._keys.prefix), self._keys.model),
         )
+        if isinstance(answers[0], bytes):
+            raise ModelUnfit(
+                f"worker {answers[0].decode()} serves '{self._keys.model}' with other tensors: "
+                "stop it first, or serve this one under another name"
+            )
         refusals = [answer for answer in answers if isinstance(answer, InferqError)]
         self._is_published = not refusals
         for refusal in refusals[:1]:

@@ -29,6 +29,7 @@ from importlib import resources
 from typing import Final
 
 ALL: Final = (
+    "publish",
     "submit",
     "register",
     "claim",
