@@ -48,6 +48,7 @@ def test_drained_to_zero(full: Queue) -> None:
         "inbox:x": ["a"],
         "dead": ["entry"],
         "metrics": {"requests_succeeded": "3"},
+        "worker:w": {"state": "gone"},
     }
 
 

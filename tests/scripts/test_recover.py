@@ -20,7 +20,7 @@ FORGOTTEN: State = {
     "workers": {"v": "alive"},
     "claims": None,
     "claimed:w:1": None,
-    "worker:w": None,
+    "worker:w": {"state": "gone"},
 }
 COUNTED: State = {"metrics": {"recovered": "2"}}
 
@@ -313,6 +313,14 @@ def test_twice(queue: Queue, how: str) -> None:
     once = queue.state()
     assert queue.run(call) == [0, 0]
     assert queue.state() == once
+
+
+def test_gone_for_a_minute(queue: Queue) -> None:
+    """That a worker is gone is known while anything it sent may still arrive, and not for ever."""
+    queue.put(LAPSED)
+    queue.run(queue.calls.recover(how="leave"))
+    assert queue.state()["worker:w"] == {"state": "gone"}
+    assert 30_000 < queue.life_ms("worker:w") <= 60_000
 
 
 @pytest.mark.parametrize("how", ["dead", "leave"])

@@ -24,6 +24,7 @@ CASES = [
         1,
         {"workers": {"v": "lapsed", "w": "alive"}},
     ),
+    Case("join: one that is gone", "join", {"worker:w": {"state": "gone"}}, 0, {}),
     Case(
         "open: a known worker's lease begins anew and its claim is recorded",
         "open",
@@ -95,14 +96,12 @@ def test_late_open(queue: Queue) -> None:
     assert queue.state() == before
 
 
-def test_late_join(queue: Queue) -> None:
-    """A late join of a worker that left makes a member without claims, which lapses."""
-    call = queue.calls.register("join")
+@pytest.mark.parametrize("how", ["dead", "leave"])
+def test_late_join(queue: Queue, how: str) -> None:
+    """A late join does not bring a worker back that is gone."""
+    call = queue.calls.register("join", info=["state", "idle"])
     queue.run(call)
-    queue.run(queue.calls.recover(how="leave"))
-    assert queue.state() == {}
-    queue.run(call)
-    assert queue.state() == {"workers": {"w": "alive"}}
-    queue.put({"workers": {"w": "lapsed"}})
-    queue.run(queue.calls.recover())
-    assert queue.state() == {}
+    queue.run(queue.calls.recover(how=how))
+    before = queue.state()
+    assert queue.run(call) == 0
+    assert queue.state() == before == {"worker:w": {"state": "gone"}}

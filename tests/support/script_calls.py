@@ -95,13 +95,14 @@ class Calls:
         *,
         info: Sequence[str] = (),
         info_ms: int = LIFE_MS,
+        lease_ms: int = LEASE_MS,
     ) -> Call:
         """Register as ``join`` or ``open``."""
         keys = self.keys
         return Call(
             "register",
             [keys.workers, keys.claims, keys.claimed(worker, number), keys.worker(worker)],
-            [worker, LEASE_MS, verb, info_ms, *info],
+            [worker, lease_ms, verb, info_ms, *info],
         )
 
     def claim(self, **changes: Word) -> Call:

@@ -157,8 +157,7 @@ local function choose(lane, slots)
     local span = math.min(slots, lane.span)
     local front = redis.pcall('LRANGE', lane.key, lane.passed, lane.passed + span - 1)
     if front.err then
-      wrong_type = true
-      return
+      return -- of another type: counting what waits will tell
     end
     for _, element in ipairs(front) do
       if element ~= '' then

@@ -9,7 +9,7 @@
 -- KEYS[6] Q, list - the normal lane, on which idle workers wait
 -- KEYS[7] {Q}:dead, list - requests given up on, newest right
 -- KEYS[8] {Q}:metrics, hash - counters; here: recovered, dead
--- KEYS[9] {Q}:worker:WORKER, hash - what the worker told about itself
+-- KEYS[9] {Q}:worker:WORKER, hash - what the worker told about itself; from now on, that it is gone
 -- KEYS[10...] {Q}:claimed:WORKER:N, list - its claims, in any order; another's are left alone
 -- ARGV[1] worker id - whose claims to free
 -- ARGV[2] how - lapsed: only if its lease has ended; dead: its parent saw it die; leave: it says
@@ -22,7 +22,9 @@
 -- Returns {moved, more} - requests moved; 1 if the lists named here hold more
 --
 -- Twice: every step empties what it reads. The worker is unknown from the first step on, which
--- fences whatever it still sends. A live one loses only what late commands left in closed claims.
+-- fences whatever it still sends; that it is gone stays on record for a minute, longer than what it
+-- sent can be under way, so that a late join does not bring it back. A live worker loses only what
+-- late commands left in closed claims.
 
 local workers, claims, closed, suspects, returned = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local normal, dead, metrics, information = KEYS[6], KEYS[7], KEYS[8], KEYS[9]
@@ -40,6 +42,8 @@ local alive = how == 'lapsed' and lease_end > now_ms
 if not alive then
   redis.call('ZREM', workers, worker)
   redis.call('UNLINK', information)
+  redis.call('HSET', information, 'state', 'gone')
+  redis.call('PEXPIRE', information, 60000)
 end
 
 local moved, recovered, buried = 0, 0, 0

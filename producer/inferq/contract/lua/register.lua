@@ -12,10 +12,11 @@
 -- ARGV[5...] field, value - what the worker tells about itself, in pairs
 --
 -- Returns 1 - the worker is known, and its lease begins anew
--- Returns 0 - open: the worker is unknown; the claim is recorded all the same
+-- Returns 0 - join: the id is gone for ever. open: the worker is unknown; the claim is recorded all
+--   the same
 --
 -- Twice: the same values again. A late open leaves an empty record, which recover sweeps; a late
--- join leaves a member without claims, which lapses.
+-- join finds on record that the worker is gone.
 --
 -- Sent with its source, never by hash: the BLMOVE behind it in a flight runs even if this is
 -- refused, and would move a request that nobody owns.
@@ -30,6 +31,10 @@ if verb == 'open' then
   if not redis.call('ZSCORE', workers, worker) then
     return 0
   end
+elseif redis.call('HGET', information, 'state') == 'gone' then
+  -- Known again, but with its closed numbers forgotten, it would let late copies of its claims and
+  -- completions pass: requests would be taken, and dropped unanswered.
+  return 0
 end
 
 local time = redis.call('TIME')
