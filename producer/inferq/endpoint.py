@@ -39,14 +39,19 @@ def masked(url: str) -> str:
     user, colon, _ = login.partition(":")
     # A name alone is nothing Redis could check: more likely it is a password in the wrong place.
     shown_login = f"{user}:***@" if colon else "***@" if at else ""
-    query = urlencode(
-        [
-            (name, "***" if "pass" in name.lower() else value)
-            for name, value in parse_qsl(parts.query, keep_blank_values=True)
-        ],
-        safe="*/",
-    )
+    query = _without_secrets(parts.query)
     return f"{parts.scheme}://{shown_login}{host}{parts.path}" + (f"?{query}" if query else "")
+
+
+def _without_secrets(query: str) -> str:
+    """Cut a query at its first password: an "&" behind it may be a part of it."""
+    shown = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if "pass" in name.lower():
+            shown.append((name, "***"))
+            break
+        shown.append((name, value))
+    return urlencode(shown, safe="*/")
 
 
 def _has_port(parts: SplitResult) -> bool:
@@ -57,20 +62,20 @@ def _has_port(parts: SplitResult) -> bool:
         return False
 
 
-def _check_place(url: str) -> None:
-    """Refuse what redis-py would pass over in silence.
-
-    Raises:
-        ValueError: no port, path or database number that could be meant.
-    """
-    parts = urlsplit(url)
+def _misplaced(url: str) -> str:
+    """Say what is wrong with the place an address names; redis-py passes over some of it."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "this is no URL"
+    if not url.startswith(("redis://", "rediss://", "unix://")):
+        return "the scheme is another"
     if not _has_port(parts):
-        raise ValueError("the port must be a number from 0 to 65535")
-    if url.startswith("unix://") and not parts.path:
-        raise ValueError("the path of the socket is missing")
+        return "the port must be a number from 0 to 65535"
+    if parts.scheme == "unix":
+        return "" if parts.path else "the path of the socket is missing"
     database = parts.path.strip("/")
-    if url.startswith(("redis://", "rediss://")) and database and not database.isdecimal():
-        raise ValueError("the database must be a number")
+    return "" if not database or database.isdecimal() else "the database must be a number"
 
 
 @dataclass(frozen=True)
@@ -93,16 +98,20 @@ class Endpoint:
                 that could be meant.
         """
         endpoint = Endpoint(masked(url), url)
-        try:
-            _check_place(url)
-            endpoint.connection(socket_timeout_s=1)
-        except Exception as error:  # noqa: BLE001 - what a wrong argument breaks is redis-py's affair
-            # "__init__() got an unexpected ...": whose argument it is says nothing to a user.
-            detail = str(error).rpartition("() ")[2]
+        wrong = _misplaced(url)
+        if not wrong:
+            try:
+                endpoint.connection(socket_timeout_s=1)
+            except Exception as error:  # noqa: BLE001 - a wrong argument may break anything in there
+                # "__init__() got an unexpected ...": whose argument it is says nothing to a user.
+                # What quotes an argument may quote a password that is not escaped.
+                said = str(error).rpartition("() ")[2]
+                wrong = "an argument is unknown or wrong" if "***" in endpoint.shown else said
+        if wrong:
             raise InvalidSetting(
                 f"Redis address {endpoint.shown!r}: expected redis://HOST:PORT/DB, rediss://..., "
-                f"unix:///PATH or '{EMBEDDED}' ({detail})"
-            ) from None
+                f"unix:///PATH or '{EMBEDDED}' ({wrong})"
+            )
         return endpoint
 
     def connection(self, socket_timeout_s: float) -> redis.connection.AbstractConnection:
