@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.queue_state import Queue, State, after
+from support.script_calls import Call
 
 KNOWN: State = {"workers": {"w": "alive"}}
 OPEN: State = {"claims": {"claimed:w:1": "w"}}
@@ -378,6 +379,40 @@ def test_uneven_sizes(queue: Queue) -> None:
     answer = queue.run(queue.calls.claim(want=16, budget=1_002))
     assert answer[4:] == messages[:15]
     assert queue.state()["normal"] == messages[15:]
+
+
+def looks(queue: Queue, call: Call) -> list[int]:
+    """Call a claim and return how many elements of the normal lane it read, look by look."""
+    with queue.client.monitor() as monitor:
+        queue.run(call)
+        queue.client.echo("over")
+        commands: list[str] = []
+        while not commands or not commands[-1].startswith("ECHO"):
+            commands.append(monitor.next_command()["command"])
+    ranges = [command.split() for command in commands if command.startswith("LRANGE")]
+    return [int(words[3]) - int(words[2]) + 1 for words in ranges if words[1] == queue.keys.normal]
+
+
+def test_few_looks(server_queue: Queue) -> None:
+    """A batch of small requests is read in a handful of looks, none of it twice."""
+    server_queue.put(KNOWN | {"normal": ["small"] * 300})
+    seen = looks(server_queue, server_queue.calls.claim(want=200))
+    assert sum(seen) == 200
+    assert len(seen) <= 4
+
+
+def test_short_looks(server_queue: Queue) -> None:
+    """A lane of large requests is not read whole to take the four that fit: memory is bounded."""
+    server_queue.put(KNOWN | {"normal": ["x" * 1_000] * 300})
+    assert sum(looks(server_queue, server_queue.calls.claim(want=200, budget=4_000))) == 4
+
+
+def test_small_ones_in_front(server_queue: Queue) -> None:
+    """Small requests in front of large ones raise the looks by steps, so that little is read in vain."""
+    server_queue.put(KNOWN | {"normal": ["s"] * 3 + ["x" * 1_000] * 300})
+    seen = looks(server_queue, server_queue.calls.claim(want=200, budget=2_500))
+    assert len(server_queue.state()["claimed:w:1"]) == 5
+    assert sum(seen) <= 10
 
 
 def test_lease_on_the_servers_clock(queue: Queue) -> None:
