@@ -255,8 +255,9 @@ def describe(error: ValidationError) -> str:
             place += f".{word}" if place else word
     if first["type"] == "json_invalid":
         return f"not JSON: {first['msg'].removeprefix('Invalid JSON: ')}"
+    place = place or "message"
+    if first["type"] == "value_error":
+        # A check of our own, whose sentence is whole.
+        return f"{place}: {first['msg'].removeprefix('Value error, ')}"
     finding = first["msg"].replace(" after validation", "")
-    # What inferq's own validators raise is a sentence by itself.
-    own = finding.removeprefix("Value error, ")
-    said = own if own != finding else finding[0].lower() + finding[1:]
-    return f"{place or 'message'}: {said}"
+    return f"{place}: {finding[0].lower()}{finding[1:]}"
