@@ -8,6 +8,7 @@ import asyncio
 import math
 import time
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterable,
     AsyncIterator,
     Iterable,
@@ -149,8 +150,9 @@ class AsyncProducer:
             await asyncio.wait([self._opening])
         if self._link is not None:
             await self._link.close()
-        # In a thread, since the last user of a server waits for its end.
-        await asyncio.to_thread(self._server.close)
+        if self._opening is not None:
+            # In a thread, since the last user of a server waits for its end.
+            await asyncio.to_thread(self._server.close)
 
     async def infer(self, model: str, inputs: object, **options: Unpack[RequestOptions]) -> Reply:
         """Submit one request, wait for its reply and return it.
@@ -259,7 +261,7 @@ class AsyncProducer:
         window: int | None = None,
         return_errors: Literal[False] = False,
         **options: Unpack[RequestOptions],
-    ) -> AsyncIterator[Reply]: ...
+    ) -> AsyncGenerator[Reply, None]: ...
 
     @overload
     def map(
@@ -270,7 +272,7 @@ class AsyncProducer:
         window: int | None = None,
         return_errors: bool,
         **options: Unpack[RequestOptions],
-    ) -> AsyncIterator[Reply | InferqError]: ...
+    ) -> AsyncGenerator[Reply | InferqError, None]: ...
 
     async def map(
         self,
@@ -280,7 +282,7 @@ class AsyncProducer:
         window: int | None = None,
         return_errors: bool = False,
         **options: Unpack[RequestOptions],
-    ) -> AsyncIterator[Reply | InferqError]:
+    ) -> AsyncGenerator[Reply | InferqError, None]:
         """Submit any number of requests and yield their replies in order.
 
         At most ``window`` are under way at once, so memory stays bounded, and a full queue slows

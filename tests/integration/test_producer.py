@@ -1,6 +1,8 @@
 """Both producers against real workers: submit, wait, poll, withdraw, join."""
 
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from inferq import (
     TensorSpec,
     TooLarge,
     Unavailable,
+    embedded,
 )
 from support.producers import AnyProducer, Connect
 from support.waiting import until
@@ -414,3 +417,20 @@ class TestClose:
             handle.result()
         workers.serve(Doubler())
         assert connect().result("doubler", handle.id, timeout=10)["y"].tolist() == [2]
+
+    def test_it_leaves_the_embedded_server(
+        self, connect: Connect, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With the address ``embedded`` a server runs for as long as a producer uses it."""
+        # Not under pytest's folder for temporary files: its paths are too long for a socket.
+        with tempfile.TemporaryDirectory(prefix="inferq-runtime-") as runtime:
+            monkeypatch.setenv("XDG_RUNTIME_DIR", runtime)
+            socket = Path(runtime, "inferq", "server.sock")
+            one, other = connect("embedded"), connect("embedded")
+            for producer in (one, other):
+                with pytest.raises(NotFound):
+                    producer.submit("doubler", 1)
+            one.close()
+            assert embedded.answers(socket)
+            other.close()
+            assert not embedded.answers(socket)
