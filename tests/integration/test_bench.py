@@ -25,7 +25,7 @@ def test_quick_round(programs: Programs, tmp_path: Path) -> None:
     figures = tmp_path / "new" / "figures.json"
     program = programs.python(
         "-m", "bench", "--quick", "--repeats", "2", "--requests", "200", "--json", figures,
-        cwd=ROOT, env={"PATH": f"{tmp_path}:{os.environ["PATH"]}"},
+        cwd=ROOT, env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
     )  # fmt: skip
     assert program.wait(60.0) == 0, program.output("stderr")
     printed = program.output("stdout")
