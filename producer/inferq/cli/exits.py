@@ -23,7 +23,8 @@ from inferq.contract.errors import (
 
 # Public names for them do not exist: typer uses click, or its own copy of click, by version.
 _UsageError, _ClickException = typer.BadParameter.__mro__[1:3]
-_PASSWORD: Final = re.compile(r":[^:@/\s]+@")
+_URL: Final = re.compile(r"[A-Za-z+]+://[^\s'\")]+")
+_LOGIN: Final = re.compile(r":[^:@/\s]+@")
 
 
 class Interrupted(Exception):
@@ -79,9 +80,17 @@ def _words(error: BaseException) -> str:
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return str(error) or "interrupted"
     if isinstance(error, _ClickException):
-        return _PASSWORD.sub(":***@", sentence(Exception(_usage(error))))
-    found = f"unexpected {type(error).__name__}: {error}; -vv shows where"
-    return _PASSWORD.sub(":***@", sentence(Exception(found)))
+        return _without_passwords(_usage(error))
+    return _without_passwords(f"unexpected {type(error).__name__}: {error}; -vv shows where")
+
+
+def _without_passwords(text: str) -> str:
+    """Mask what looks like an address: these words are not ours, and may quote anything."""
+    if "://" in text:
+        from inferq.endpoint import masked
+
+        text = _URL.sub(lambda found: masked(found[0]), text)
+    return _LOGIN.sub(":***@", sentence(Exception(text)))
 
 
 def _usage(error: BaseException) -> str:

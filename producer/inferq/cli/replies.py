@@ -42,7 +42,13 @@ def readable(members: dict[str, Any]) -> str:
 
 
 def _save(reply: Reply, path: Path) -> dict[str, Any]:
-    arrays = {name: _savable(name, reply[name], kind) for name, kind in reply.datatypes.items()}
+    datatypes = reply.datatypes
+    # A row's element of BYTES comes without an array around it.
+    found = {
+        name: np.asarray(reply[name], dtype=object if kind == "BYTES" else None)
+        for name, kind in datatypes.items()
+    }
+    arrays = {name: _savable(name, found[name], kind) for name, kind in datatypes.items()}
     try:
         # Not numpy's savez: it takes the names as keywords beside its own.
         with zipfile.ZipFile(path, "w") as archive:
@@ -57,8 +63,8 @@ def _save(reply: Reply, path: Path) -> dict[str, Any]:
         "id": reply.id,
         "parameters": reply.parameters,
         "outputs": [
-            {"name": name, "datatype": kind, "shape": list(reply[name].shape)}
-            for name, kind in reply.datatypes.items()
+            {"name": name, "datatype": kind, "shape": list(found[name].shape)}
+            for name, kind in datatypes.items()
         ],
     }
     return {name: value for name, value in members.items() if value is not None}

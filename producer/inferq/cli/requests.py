@@ -102,16 +102,19 @@ def infer(
     With --timeout the wait ends too when the time is over.
     """
     from inferq.cli.replies import show
+    from inferq.ids import new_request_id
 
     asked = _ask(source, tensors, _Flags(timeout, priority, request_id, parameter, output))
-    with _producer(choices) as producer:
-        handle = producer.submit(model, asked.inputs, **asked.options)
-        try:
-            reply = handle.result(timeout=asked.options.get("timeout"))
-        except KeyboardInterrupt:
-            raise Interrupted(
-                f"interrupted; request '{handle.id}' goes on: inferq result {model} {handle.id}"
-            ) from None
+    # Named here, so that it can be told whenever the wait is cut short.
+    known_as = asked.options.setdefault("request_id", new_request_id())
+    try:
+        with _producer(choices) as producer:
+            reply = producer.infer(model, asked.inputs, **asked.options)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted; request '{known_as}' may still be answered: "
+            f"inferq result {model} {known_as}"
+        ) from None
     show(reply, npz=npz, one_line=choices.as_json)
 
 

@@ -18,7 +18,8 @@ def console(*, plain: bool) -> Console:
         plain: the user's ``--no-color``.
     """
     coloured = logs.colour_wanted(sys.stdout, plain=plain)
-    return Console(no_color=not coloured, highlight=False, soft_wrap=True)
+    # Not no_color, which keeps bold and dim.
+    return Console(color_system="auto" if coloured else None, highlight=False, soft_wrap=True)
 
 
 def bar(value: float, most: float) -> str:
