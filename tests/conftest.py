@@ -7,12 +7,17 @@ import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import redis
 
 from inferq import embedded
 from support.processes import Programs
 from support.servers import PrivateServer, chosen_binary
+
+# A deadline for each example is a timing assertion, which a busy machine breaks.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 _SERVER_FIXTURES = {"redis_url", "client", "private_server"}
 

@@ -1,6 +1,7 @@
 """Fixtures of the integration tests; defined beside what they make."""
 
 from support.producers import connect, producer
+from support.worker_programs import worker_programs
 from support.workers import workers
 
-__all__ = ["connect", "producer", "workers"]
+__all__ = ["connect", "producer", "worker_programs", "workers"]
