@@ -140,6 +140,8 @@ class Workers:
             self._running.append((worker, model, ended))
             until(lambda: ended.done() or client.zcard(keys.workers) > before)
         if ended.done():
+            # Raised here, and so not once more by stop().
+            self._running.pop()
             ended.result()
         return worker
 
