@@ -293,6 +293,10 @@ class Supervisor:
         if self._is_draining:
             return
         self._drain_until_s = time.monotonic() + self._settings.drain_timeout_s
+        log.info(
+            "stopping: what runs has %g s to finish; one more signal ends it at once",
+            self._settings.drain_timeout_s,
+        )
         for place in self._places:
             if place.child is None:
                 place.done = True
