@@ -7,6 +7,7 @@ a call of several is run again in halves, so that one bad request costs its neig
 time.
 """
 
+import logging
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,8 +17,10 @@ from inferq.contract.errors import InferqError, InvalidRequest, ModelError
 from inferq.contract.layouts import Layout, LayoutMemo, TensorHead
 from inferq.contract.requests import Request
 from inferq.contract.tensors import Array, Buffer, coerce, dtype_of, item_size, pack, unpack
-from inferq_worker.batching.packing import Segment, pack_rows
+from inferq_worker.batching.packing import Segment, pack_rows, pack_segments
 from inferq_worker.model import Model, first_line, takes_parameters
+
+log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
@@ -73,8 +76,7 @@ class Runner:
         batch = _Batch(requests)
         for places in self._groups(requests):
             rows = [(place, requests[place].layout.rows) for place in places]
-            for segments in pack_rows(rows, self._max_rows):
-                self._call(batch, segments)
+            self._run_all(batch, pack_rows(rows, self._max_rows))
         outcomes = [
             Outcome(self._joined(batch.parts[place]) if error is None else error, call)
             for place, (error, call) in enumerate(zip(batch.errors, batch.calls, strict=True))
@@ -95,21 +97,37 @@ class Runner:
         return list(groups.values())
 
     def _call(self, batch: "_Batch", segments: list[Segment]) -> None:
-        """Run one call; halve it when it fails, down to the request at fault."""
+        """Run one call; cut it smaller when it fails, down to the request at fault."""
+        rows = sum(segment.rows for segment in segments)
         result, elapsed_ns = self._attempt(batch.requests, segments)
-        call = ModelCall(len(segments), sum(segment.rows for segment in segments), elapsed_ns)
+        call = ModelCall(len(segments), rows, elapsed_ns)
         batch.all_calls.append(call)
         for segment in segments:
             batch.note(segment.place, call)
         if not isinstance(result, ModelError):
             for segment, share in zip(segments, result, strict=True):
                 batch.parts[segment.place].append(share)
+        elif rows > 1 and is_out_of_memory(result.__cause__):
+            self._shrink(rows // 2)
+            self._run_all(batch, pack_segments(segments, self._max_rows))
         elif len(segments) == 1:
             batch.errors[segments[0].place] = result
         else:
             half = len(segments) // 2
-            self._call(batch, segments[:half])
-            self._call(batch, segments[half:])
+            self._run_all(batch, [segments[:half], segments[half:]])
+
+    def _run_all(self, batch: "_Batch", calls: list[list[Segment]]) -> None:
+        """Run calls in order; one packed before the cap was lowered is packed again."""
+        for segments in calls:
+            if sum(segment.rows for segment in segments) <= self._max_rows:
+                self._call(batch, segments)
+            else:
+                self._run_all(batch, pack_segments(segments, self._max_rows))
+
+    def _shrink(self, max_rows: int) -> None:
+        """Remember what the memory does not hold: later batches are cut to what it does."""
+        self._max_rows = min(self._max_rows, max_rows)
+        log.warning("out of memory: batches are cut to %d rows from now on", self._max_rows)
 
     def _attempt(
         self, requests: Sequence[Request], segments: list[Segment]
@@ -223,6 +241,20 @@ class _Batch:
         if before is not None:
             call = call._replace(compute_ns=call.compute_ns + before.compute_ns)
         self.calls[place] = call
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Tell whether a model failed for want of memory, its host's or its device's.
+
+    Libraries have no class in common for it: Python's own, classes of that name (PyTorch, CuPy),
+    and others that only say so.
+    """
+    if error is None:
+        return False
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return (
+        bool(names & {"MemoryError", "OutOfMemoryError"}) or "out of memory" in str(error).lower()
+    )
 
 
 def stack(requests: Sequence[Request], segments: Sequence[Segment]) -> dict[str, Array]:

@@ -28,16 +28,21 @@ def pack_rows(rows: Sequence[tuple[int, int]], max_rows: int) -> list[list[Segme
     Every row is in exactly one segment; segments of one request are in order, in consecutive
     calls; requests of no rows are in none.
     """
+    return pack_segments([Segment(place, 0, count) for place, count in rows], max_rows)
+
+
+def pack_segments(segments: Sequence[Segment], max_rows: int) -> list[list[Segment]]:
+    """Distribute segments in the same way, cutting those that cross the end of a call."""
     calls: list[list[Segment]] = []
     room = 0
-    for place, count in rows:
-        start = 0
-        while start < count:
+    for place, start, end in segments:
+        at = start
+        while at < end:
             if room == 0:
                 calls.append([])
                 room = max_rows
-            stop = min(count, start + room)
-            calls[-1].append(Segment(place, start, stop))
-            room -= stop - start
-            start = stop
+            stop = min(end, at + room)
+            calls[-1].append(Segment(place, at, stop))
+            room -= stop - at
+            at = stop
     return calls
