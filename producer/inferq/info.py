@@ -218,6 +218,11 @@ def batch_size_ranges() -> list[tuple[str, str]]:
     return [*ranges, ("inf", f"{lower}+")]
 
 
+def batch_size_bucket(size: int) -> str:
+    """Return the name that :class:`ModelInfo` gives to the bucket of a batch size."""
+    return next((str(edge) for edge in BATCH_EDGES if size <= edge), "inf")
+
+
 class InfoReader:
     """Reads what there is to know about the models under one prefix."""
 

@@ -18,6 +18,7 @@ from inferq.info import (
     ModelInfo,
     Snapshot,
     WorkerInfo,
+    batch_size_bucket,
     batch_size_ranges,
     quantile,
     summarise,
@@ -171,6 +172,13 @@ class TestSummary:
         assert dict(batch_size_ranges())["1"] == "1"
         assert dict(batch_size_ranges())["8"] == "5-8"
         assert dict(batch_size_ranges())["inf"] == "257+"
+
+    @pytest.mark.parametrize(
+        ("size", "name"), [(1, "1"), (2, "2"), (3, "4"), (64, "64"), (256, "256"), (257, "inf")]
+    )
+    def test_bucket_of_a_size(self, size: int, name: str) -> None:
+        """A size on an edge belongs to the bucket that the edge closes."""
+        assert batch_size_bucket(size) == name
 
 
 class TestForPrograms:

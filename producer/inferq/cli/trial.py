@@ -10,7 +10,7 @@ import secrets
 import subprocess
 import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from inferq.contract.errors import InferqError, NotFound
 from inferq.contract.keys import Keys, models_key
 from inferq.endpoint import open_endpoint
-from inferq.info import InfoReader
+from inferq.info import InfoReader, batch_size_bucket
 from inferq.producer import Handle, Producer
 from inferq.redis_link import Link, command
 from inferq.settings import ProducerSettings
@@ -76,7 +76,7 @@ class Tally:
         wrong: labels that are not the model's own for that image.
         right: labels that are true.
         latencies_ms: of each answered request.
-        largest_batch: most requests in one model call.
+        batch_sizes: answered requests by how many shared their model call.
         elapsed_s: from the first request to the last reply.
         failure: the first error in place of a label.
     """
@@ -86,7 +86,7 @@ class Tally:
     wrong: int = 0
     right: int = 0
     latencies_ms: list[float] = field(default_factory=list)
-    largest_batch: int = 0
+    batch_sizes: Counter[int] = field(default_factory=Counter)
     elapsed_s: float = 0.0
     failure: InferqError | None = None
 
@@ -153,10 +153,18 @@ def run(
                 Producer(url, settings=ProducerSettings(prefix=prefix)) as producer,
             ):
                 tally = _send(producer, images, seconds, progress)
-                info = reader.read(_MODEL)
         finally:
             _clean(link, Keys(prefix, _MODEL))
             link.close()
+    return _report(tally)
+
+
+def _report(tally: Tally) -> Report:
+    # Each model call is told of once by every request in it.
+    calls = {size: count / size for size, count in tally.batch_sizes.items()}
+    batch_size: Counter[str] = Counter()
+    for size, count in calls.items():
+        batch_size[batch_size_bucket(size)] += round(count)
     latencies_ms = tally.latencies_ms or [0.0]
     return Report(
         requests=tally.requests,
@@ -166,9 +174,9 @@ def run(
         throughput_rps=tally.answered / tally.elapsed_s,
         p50_ms=float(np.percentile(latencies_ms, 50)),
         p99_ms=float(np.percentile(latencies_ms, 99)),
-        mean_batch=tally.answered / max(1, info.batches),
-        largest_batch=tally.largest_batch,
-        batch_size=info.batch_size,
+        mean_batch=tally.answered / max(1, sum(calls.values())),
+        largest_batch=max(calls, default=0),
+        batch_size=dict(batch_size),
         failure=tally.failure,
     )
 
@@ -208,7 +216,7 @@ def _send(
         tally.answered += 1
         tally.wrong += label != int(images.expected[index])
         tally.right += label == int(images.truth[index])
-        tally.largest_batch = max(tally.largest_batch, reply.parameters["batch_size"])
+        tally.batch_sizes[reply.parameters["batch_size"]] += 1
     tally.elapsed_s = time.perf_counter() - started_s
     return tally
 
