@@ -56,7 +56,8 @@ _BY_CLASS: Final[tuple[tuple[type[Exception], str], ...]] = (
     (redis_errors.ClusterDownError, "CLUSTERDOWN"),
     (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
     (redis_errors.AuthenticationWrongNumberOfArgsError, "WRONGPASS"),
-    (redis_errors.ExternalAuthProviderError, _ANY),
+    # redis-py 6 has no class of its own for it.
+    (getattr(redis_errors, "ExternalAuthProviderError", redis_errors.ConnectionError), _ANY),
     (redis_errors.InvalidResponse, _ANY),
     (redis_errors.ConnectionError, _ANY),
     (redis_errors.TimeoutError, _ANY),

@@ -147,7 +147,7 @@ def test_arguments_of_other_programs(query: str) -> None:
         ("unix://", "the path of the socket is missing"),
         ("redis://h?colour=red", "got an unexpected keyword argument 'colour'"),
         ("redis://u:s3cret@h?colour=red", "(an argument is unknown or wrong)"),
-        ("redis://h?maint_notifications_config=1", "attribute"),
+        ("redis://h?maint_notifications_config=1", "maint_notifications_config=1"),
         ("redis://[::1", "this is no URL"),
     ],
 )
