@@ -119,8 +119,12 @@ class Delivery:
         self, parcel: Parcel, requests: Sequence[Request], outcomes: Sequence[Outcome], why: "Why"
     ) -> None:
         """Add the replies of the requests that ran."""
+        # Alike for all requests of a model call but for the time they waited.
+        shared: dict[ModelCall | None, bytes] = {}
         for request, outcome in zip(requests, outcomes, strict=True):
-            parameters = why.parameters(request, outcome.call)
+            if outcome.call not in shared:
+                shared[outcome.call] = why.shared(outcome.call)
+            parameters = why.parameters(request, shared[outcome.call])
             error = outcome.result
             if isinstance(error, Answer):
                 reply = self._success(request, error, parameters)
@@ -282,22 +286,13 @@ class Why:
     worker: str
     started_ms: int
 
-    def parameters(self, request: Request, made: ModelCall | None) -> bytes:
-        """Return a reply's parameters as JSON; without a sender's stamp there is no ``queue_ms``.
-
-        Formatted by hand, being the one JSON text that every request gets anew; every value is a
-        number or a word of ours.
-        """
-        submitted_ms = request.parameters.submitted_ms
-        queue = b""
-        if submitted_ms is not None:
-            queue = b'"queue_ms":%d,' % max(0, self.started_ms - submitted_ms)
+    def shared(self, made: ModelCall | None) -> bytes:
+        """Return what the parameters of all replies of one model call have in common."""
         compute_ns, size, rows = (made.compute_ns, made.requests, made.rows) if made else (0, 0, 0)
         return (
-            b'{%b"compute_ms":%.3f,"batch_size":%d,"batch_rows":%d,"batch_reason":"%b",'
+            b'"compute_ms":%.3f,"batch_size":%d,"batch_rows":%d,"batch_reason":"%b",'
             b'"attempt":%d,"worker":"%b"}'
         ) % (
-            queue,
             compute_ns / 1e6,
             size,
             rows,
@@ -305,3 +300,14 @@ class Why:
             self.attempt,
             self.worker.encode(),
         )
+
+    def parameters(self, request: Request, shared: bytes) -> bytes:
+        """Return a reply's parameters as JSON; without a sender's stamp there is no ``queue_ms``.
+
+        Formatted by hand, being the one JSON text that every request gets anew; every value is a
+        number or a word of ours.
+        """
+        submitted_ms = request.parameters.submitted_ms
+        if submitted_ms is None:
+            return b"{" + shared
+        return b'{"queue_ms":%d,%b' % (max(0, self.started_ms - submitted_ms), shared)

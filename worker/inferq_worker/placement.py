@@ -12,10 +12,12 @@ def environments(
 
     Devices go round; each child sees its own as the only one. Numeric libraries start a thread
     per core in every process unless told otherwise, so N processes would fight with N times as
-    many threads as there are cores; a variable that is set already is left alone.
+    many threads as there are cores. Where one of these variables is set already none is added: it
+    says what the user wants, and a library's own variable would win over it.
     """
-    threads = str(max(1, cores // processes))
-    shared = {name: threads for name in _THREAD_VARIABLES if name not in present}
+    shared: dict[str, str] = {}
+    if not any(name in present for name in _THREAD_VARIABLES):
+        shared = dict.fromkeys(_THREAD_VARIABLES, str(max(1, cores // processes)))
     if not devices:
         return [dict(shared) for _ in range(processes)]
     return [

@@ -22,6 +22,8 @@ from inferq_worker.model import Model, first_line, takes_parameters
 
 log = logging.getLogger(__name__)
 
+_MOST_LAYOUTS = 512
+
 
 class Answer(NamedTuple):
     """All outputs of one request: the layout and each tensor's raw bytes, in the model's order."""
@@ -66,6 +68,7 @@ class Runner:
         self._max_rows = description.max_batch_size
         self._takes_parameters = takes_parameters(model)
         self._layouts = LayoutMemo()
+        self._known: dict[object, Layout] = {}
         self._dtypes = [dtype_of(spec.datatype) for spec in description.outputs]
 
     def run(self, requests: Sequence[Request]) -> tuple[list[Outcome], list[ModelCall]]:
@@ -218,11 +221,19 @@ class Runner:
     def _answer(
         self, rows: int, shapes: tuple[tuple[int, ...], ...], raw: Sequence[Buffer]
     ) -> Answer:
-        heads = [
-            TensorHead(spec.name, spec.datatype, (rows, *shape), len(piece))
-            for spec, shape, piece in zip(self._outputs, shapes, raw, strict=True)
-        ]
-        return Answer(self._layouts.layout(heads), raw)
+        # Most requests of a busy queue have one row, and all of them the same layout.
+        key = (rows, shapes, tuple(map(len, raw)))
+        layout = self._known.get(key)
+        if layout is None:
+            if len(self._known) >= _MOST_LAYOUTS:
+                self._known.clear()
+            layout = self._known[key] = self._layouts.layout(
+                [
+                    TensorHead(spec.name, spec.datatype, (rows, *shape), len(piece))
+                    for spec, shape, piece in zip(self._outputs, shapes, raw, strict=True)
+                ]
+            )
+        return Answer(layout, raw)
 
 
 class _Batch:
