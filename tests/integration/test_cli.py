@@ -20,11 +20,6 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.fixture
-def inferq(programs: Programs, redis_url: str, prefix: str) -> Commands:
-    return Commands(programs, redis_url, prefix)
-
-
 class TestHelp:
     @pytest.mark.parametrize("command", ["", *COMMANDS])
     def test_of_every_command(self, inferq: Commands, command: str) -> None:

@@ -14,14 +14,8 @@ import pytest
 import redis
 
 from support.commands import Commands
-from support.processes import Programs
 from support.waiting import until
 from support.workers import Doubler, Gate, Sums, Workers
-
-
-@pytest.fixture
-def inferq(programs: Programs, redis_url: str, prefix: str) -> Commands:
-    return Commands(programs, redis_url, prefix)
 
 
 @pytest.fixture

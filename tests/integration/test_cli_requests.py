@@ -14,7 +14,6 @@ from inferq.contract.keys import Keys
 from inferq.contract.tensors import Array
 from inferq_worker import Model, TensorSpec
 from support.commands import Commands
-from support.processes import Programs
 from support.workers import Doubler, Echo, Gate, Raiser, Sums, Workers
 
 
@@ -37,11 +36,6 @@ class Told(Model):
     def predict(self, x: Array, parameters: dict[str, Any]) -> dict[str, Array]:
         said = json.dumps(parameters, sort_keys=True).encode()
         return {"said": np.array([said] * len(x), dtype=object), "y": x}
-
-
-@pytest.fixture
-def inferq(programs: Programs, redis_url: str, prefix: str) -> Commands:
-    return Commands(programs, redis_url, prefix)
 
 
 @pytest.fixture

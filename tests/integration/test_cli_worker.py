@@ -13,7 +13,7 @@ from inferq import Producer
 from inferq.contract.keys import Keys
 from inferq.settings import ProducerSettings
 from support.commands import Commands
-from support.processes import Program, Programs
+from support.processes import Program
 
 MODULE = '''
 import os
@@ -90,11 +90,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "broken.py").write_text("import nothing_of_that_name\n")
     (tmp_path / "noisy.py").write_text("raise SystemExit('bye')\n")
     return tmp_path
-
-
-@pytest.fixture
-def inferq(programs: Programs, redis_url: str, prefix: str) -> Commands:
-    return Commands(programs, redis_url, prefix)
 
 
 @pytest.fixture
