@@ -67,6 +67,20 @@ class TestRestart:
             assert {bare.parameters(f"r{number}")["attempt"] for number in (1, 2, 3)} == {1}
             assert bare.metrics()["requests_succeeded"] == 3
 
+    def test_that_takes_long_to_load(self, private_server: Servers, tmp_path: Path) -> None:
+        """A server that says who it is, but still loads, frees the worker's old seat when it can.
+
+        Otherwise what that held would wait for the lease, and be charged a death.
+        """
+        # It answers in between, once every 1,024 commands of its file.
+        server = private_server("--key-load-delay", "200", aof=tmp_path)
+        with serving(server, Doubler(), lease_s=60) as bare:
+            (before,) = bare.workers()
+            for number in range(5_000):
+                bare.client.set(f"other:{number}", "x")
+            server.restart()
+            until(lambda: bare.workers() and before not in bare.workers())
+
     def test_with_everything_forgotten(self, private_server: Servers) -> None:
         """On a server that lost all its data the model is published anew, for clients to find."""
         server = private_server()

@@ -88,7 +88,7 @@ class Fleet:
         while self._dead:
             worker = self._dead[0]
             orphan = Orphan(worker, tuple(lists_of(self._link, self._keys, worker)))
-            moved = free(self._link, recover(self._keys, orphan, "dead", self._settings))
+            moved = free(self._link.run, recover(self._keys, orphan, "dead", self._settings))
             if moved:
                 log.warning("set free %d requests of worker %s", moved, worker)
             with self._lock:

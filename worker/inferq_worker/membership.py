@@ -10,7 +10,7 @@ from importlib.metadata import version
 from inferq.contract import scripts
 from inferq.contract.errors import InferqError, ModelUnfit, ServerUnfit
 from inferq.contract.keys import Keys, models_key
-from inferq.redis_link import call, command
+from inferq.redis_link import Command, call, command
 from inferq_worker.intake import register
 from inferq_worker.lease import Keeper
 from inferq_worker.recovery import Orphan, Recovery, free, recover
@@ -103,19 +103,28 @@ class Membership:
 
     def leave(self) -> None:
         """Hand back what is held, unstarted, and give the seat up for ever."""
-        lists = tuple(self.seat.open_lists())
-        leaving = recover(self._keys, Orphan(self.seat.worker, lists), "leave", self._settings)
         try:
-            free(self._session.link, leaving)
+            free(self._session.link.run, self._leaving())
         except InferqError as error:
             log.warning("could not leave in order (%s); the lease frees what is held", error)
 
     def move(self) -> None:
         """Take a new seat in place of one that is lost; the old id is fenced for ever."""
         log.warning("worker %s lost its seat and takes another", self.seat.worker)
-        self.leave()
+        while True:
+            try:
+                # With patience: the server may have restarted, and be loading what was held.
+                free(self._session.send, self._leaving())
+                break
+            except Displaced:
+                # The server changed once more; what this one remembers of the seat is to be freed.
+                continue
         self.seat = Seat.take(self._keys)
         self.join()
+
+    def _leaving(self) -> Command:
+        orphan = Orphan(self.seat.worker, tuple(self.seat.open_lists()))
+        return recover(self._keys, orphan, "leave", self._settings)
 
     def sweep_at_start(self) -> None:
         """Recover what earlier workers left, if the server has been up for a whole lease.

@@ -5,7 +5,7 @@ owner's lists and checks everything again. Between the two nothing is assumed.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from inferq.contract import scripts
@@ -109,7 +109,7 @@ class Recovery:
         """
         moved = 0
         for orphan in orphans(self._look(link), self._keys):
-            moved += free(link, recover(self._keys, orphan, "lapsed", self._settings))
+            moved += free(link.run, recover(self._keys, orphan, "lapsed", self._settings))
         return moved
 
     def _look(self, link: Link) -> Look:
@@ -136,12 +136,12 @@ class Recovery:
         )
 
 
-def free(link: Link, recovering: Command) -> int:
-    """Repeat a recovery until nothing is left; return how many requests it moved."""
+def free(send: Callable[[Command], list[Any]], recovering: Command) -> int:
+    """Send a recovery until nothing is left; return how many requests it moved."""
     moved = 0
     while True:
         answer: list[int]
-        (answer,) = link.run(recovering)
+        (answer,) = send(recovering)
         moved += answer[0]
         if not answer[1]:
             return moved
