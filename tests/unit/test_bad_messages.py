@@ -251,7 +251,7 @@ OVERSIZED: list[tuple[bytes, Address | None]] = [
     (request(zzz=FILL), Address("r1")),
     (request_of(data=[0] * LIMIT), Address("r1")),
     (b'{"parameters":{"reply_to":"box","reply_ttl":90},"id":"r1","x":"' + FILL.encode(),
-     Address("r1", "box", 90)),
+     Address("r1", "box")),
     (request(parameters={"reply_to": "box"}, inputs=FILL), Address("r1")),
     # Not within the part that is read.
     (b'{"inputs":"' + FILL.encode() + b'","id":"r1"}', None),
@@ -283,12 +283,16 @@ def test_oversized_messages(message: bytes, address: Address | None) -> None:
     assert found.address == address
 
 
-@given(request_id=request_ids, cut=st.integers(0, 400), broken=st.booleans())
-def test_never_a_part_of_an_id(request_id: str, cut: int, *, broken: bool) -> None:
+@given(
+    request_id=request_ids,
+    cut=st.integers(0, 400),
+    more=st.sampled_from([b"", b"\xff", b"x", b"]", b"1"]),
+)
+def test_never_a_part_of_an_id(request_id: str, cut: int, more: bytes) -> None:
     """Wherever a message is cut, and whatever follows the cut, nobody else's id is answered."""
     message = request(id=request_id, parameters={"reply_to": "box", "reply_ttl": 12_345})
-    found = refusal(message[:cut] + (b"\xff" if broken else b"") if cut < len(message) else b"{")
+    found = refusal(message[: min(cut, len(message) - 1)] + more)
     if found.address is not None:
         assert found.address.id == request_id
         assert found.address.reply_to in {None, "box"}
-        assert found.address.reply_ttl_s in {None, 12_345}
+        assert found.address.reply_ttl_s is None

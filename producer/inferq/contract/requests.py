@@ -157,7 +157,10 @@ def _salvage(head: bytes) -> Address | None:
 
     What the cut may have shortened is not believed: it could be somebody else's id.
     """
-    members = _readable_part(head)
+    try:
+        members, is_whole = from_json(head), True
+    except ValueError:
+        members, is_whole = _readable_part(head), False
     if not isinstance(members, dict):
         return None
     try:
@@ -172,19 +175,17 @@ def _salvage(head: bytes) -> Address | None:
     except InvalidRequest:
         reply_to = None
     ttl = parameters.get("reply_ttl")
-    is_ttl = isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0
+    # Unlike a string, a number does not show that its end is missing.
+    is_ttl = is_whole and isinstance(ttl, int) and not isinstance(ttl, bool) and ttl >= 0
     return Address(request_id, reply_to, ttl if is_ttl else None)
 
 
 # The parser's errors end with the place where it stopped.
 _PLACE: Final = re.compile(r"at line (\d+) column (\d+)\Z")
-_NUMBER: Final = b"0123456789+-.eE"
 
 
 def _readable_part(head: bytes) -> Any:
-    """Parse a head as far as it is JSON; ``None`` if that is not far."""
-    # The parser drops a string whose end is missing. A number it would take as it is.
-    head = head.rstrip(_NUMBER)
+    """Parse a head as far as it is JSON, without a string that breaks off; ``None`` at worst."""
     try:
         return from_json(head, allow_partial=True)
     except ValueError as error:
@@ -197,7 +198,8 @@ def _readable_part(head: bytes) -> Any:
     if len(lines) == line:
         head = head[: len(head) - len(lines[-1]) + column - 1]
     try:
-        return from_json(head.rstrip(_NUMBER), allow_partial=True)
+        # Without its digits, for what stopped the parser may be a number of thousands of them.
+        return from_json(head.rstrip(b"0123456789"), allow_partial=True)
     except ValueError:
         return None
 
