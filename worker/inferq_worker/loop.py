@@ -93,7 +93,8 @@ class Loop:
                     parcel = None
                     if claim is None and until is Until.EMPTY:
                         break
-                    claim = claim or self._wait()
+                    if claim is None and not self._is_over():
+                        claim = self._wait()
                     # What was claimed when the end came is handed back by leaving.
                     if claim is not None and not self._is_over():
                         parcel = self._work(claim)
