@@ -29,5 +29,8 @@ lint: $(READY)  ## formatter, linter, types, import law
 bench: $(READY)  ## drain and end to end, beside this machine's own Redis ceiling
 	$(BIN)/python -m bench
 
+schema: $(READY)  ## write docs/schema anew from the contract's models
+	$(BIN)/python docs/schema/generate.py
+
 clean:
 	rm -rf $(VENV) dist build
