@@ -133,15 +133,17 @@ class TestModel:
         """A model that runs for longer than the lease keeps its worker's seat."""
         gate = Gate(1)
         bare = Bare(client, workers.keys(gate))
-        workers.serve(gate, lease_s=0.5)
+        workers.serve(gate, lease_s=1.5)
         bare.push(doubled("r1", 1))
         gate.wait_for_call()
         (worker,) = bare.workers()
-        scores = {client.zscore(bare.keys.workers, worker)}
+        ends = set()
 
         def prolonged() -> bool:
-            scores.add(client.zscore(bare.keys.workers, worker))
-            return len(scores) > 4
+            end: Any = client.zscore(bare.keys.workers, worker)
+            assert end > bare.now_ms()
+            ends.add(end)
+            return len(ends) > 3
 
         until(prolonged)
         gate.open()
