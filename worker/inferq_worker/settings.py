@@ -24,7 +24,8 @@ class WorkerSettings(ConnectionSettings):
         reply_ttl_s, reply_ttl_max_s: how long a reply is kept, and the most a sender may ask for.
         inbox_ttl_s, inbox_limit: how long an unread inbox is kept, and how many hints it holds.
         dead_limit: entries kept in the dead list.
-        max_message_bytes: size of the largest request and the largest reply.
+        max_message_bytes: size of the largest request and the largest reply; at most 512 MiB, the
+            longest string that Redis takes.
         claim_bytes: size at which a claim is closed, whatever its count.
     """
 
@@ -38,7 +39,7 @@ class WorkerSettings(ConnectionSettings):
     inbox_ttl_s: Seconds = Field(default=600.0, ge=1)
     inbox_limit: int = Field(default=100_000, ge=1)
     dead_limit: int = Field(default=1_000, ge=1)
-    max_message_bytes: Bytes = Field(default=MAX_MESSAGE_BYTES, ge=1)
+    max_message_bytes: Bytes = Field(default=MAX_MESSAGE_BYTES, ge=1, le=512 * 1024**2)
     claim_bytes: Bytes = Field(default=64 * 1024**2, ge=1)
 
     @model_validator(mode="after")
