@@ -1,6 +1,7 @@
 """``python -m bench``: measure every scenario round by round and print a table."""
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from bench.stage import Failed
 _RESULTS = Path(__file__).resolve().parent / "results"
 _SCENARIOS = {"drain": drain.measure, "end to end": end_to_end.measure}
 _UNAVAILABLE = 69
+_INTERRUPTED = 130
+_TERMINATED = 143
 
 
 class Plan(NamedTuple):
@@ -30,11 +33,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds = options.repeats or (1 if options.quick else 3)
     requests = options.requests or (2_000 if options.quick else 100_000)
     plan = Plan(rounds, requests, commands=10 * requests if options.quick else 1_000_000)
+    # So that what is ended in the middle ends its server and its worker as well.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         ceiling.check_tool()
         facts = machine.facts()
         print(machine.line(facts), flush=True)
         every = measure(plan)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return _INTERRUPTED
     except ceiling.ToolMissing as error:
         print(error, file=sys.stderr)
         return _UNAVAILABLE

@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+import inferq
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,3 +92,16 @@ def test_import_law() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 broken" in done.stdout
+
+
+def test_every_module_is_under_the_law() -> None:
+    """A new module of the asking side is named by the contract that keeps it from the worker."""
+    root = Path(inferq.__file__).parent
+    modules = {f"inferq.{path.stem}" for path in root.glob("*.py")} - {
+        "inferq.__init__",
+        "inferq.__main__",
+    }
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (law,) = (each for each in contracts if each["name"].startswith("What asks never imports"))
+    assert set(law["source_modules"]) == modules

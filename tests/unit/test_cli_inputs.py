@@ -202,3 +202,9 @@ def test_scalars(text: str, value: object) -> None:
     found = scalar(text)
     assert found == value
     assert type(found) is type(value)
+
+
+def test_number_beyond_all_numbers() -> None:
+    """A number that would silently become infinite is refused like Infinity itself."""
+    with pytest.raises(InvalidRequest, match="1e400 is more than a number can hold"):
+        parse(b'{"x": [1, 1e400]}')

@@ -329,3 +329,18 @@ def test_first_line_of_an_error_that_cannot_be_shown() -> None:
             raise RuntimeError
 
     assert first_line(Mute()) == "Mute"
+
+
+def test_datatype_whose_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A BF16 model without ml-dtypes is unfit at the start, not at its first request."""
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+
+    class Brain(Model):
+        inputs = [TensorSpec("x", "BF16", [2])]
+        outputs = [TensorSpec("y", "FP32", [])]
+
+        def predict(self, x: Any) -> Any:
+            return x
+
+    with pytest.raises(ModelUnfit, match="ml-dtypes"):
+        describe_model(Brain(), name="brain", max_message_bytes=1)

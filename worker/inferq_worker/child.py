@@ -15,7 +15,6 @@ import threading
 from typing import Any, NamedTuple
 
 from inferq.contract.errors import InferqError, InvalidRequest, ModelUnfit
-from inferq.endpoint import masked
 from inferq_worker.model import import_model
 from inferq_worker.progress import Board, Phase
 from inferq_worker.settings import WorkerSettings
@@ -87,12 +86,6 @@ def run(assignment: Assignment) -> int:
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         _end_with_parent(worker)
         telling.tell(model=worker.name)
-        log.info(
-            "serving %s in batches of up to %d from %s",
-            worker.name,
-            worker.description.max_batch_size,
-            masked(settings.redis_url),
-        )
         answered = worker.run(
             burst=assignment.burst,
             max_requests=_or_never(assignment.max_requests),

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from inferq.contract.errors import Expired, InferqError, QueueFull, sentence
-from inferq.contract.requests import Request
+from inferq.contract.requests import Refusal, Request
 from inferq.redis_link import command
 from inferq_worker.delivery import Delivery, Parcel, Timing, Why
 from inferq_worker.intake import Claim, Intake, Mode, Refused
@@ -212,7 +212,7 @@ class Loop:
         started_ms = self._session.now_ms()
         parcel = self._delivery.open_parcel(claim, worker, started_ms)
         for message, refusal in claim.rejected:
-            log.warning("refused a message of %d bytes: %s", len(message), sentence(refusal.error))
+            self._log_refusal(message, refusal)
         if claim.attempts >= self._settings.max_attempts:
             log.error("gave up a request after %d deaths of its workers", claim.attempts)
             self._delivery.give_up(parcel, claim, worker, started_ms)
@@ -221,7 +221,7 @@ class Loop:
         self._watcher.enter(Phase.RUNNING)
         outcomes, calls = self._runner.run(requests)
         self._watcher.enter(Phase.TURNING)
-        _log_exceptions(outcomes)
+        self._log_failures(requests, outcomes)
         why = Why(self._reason(claim), claim.attempts + 1, worker, started_ms)
         self._delivery.add_outcomes(parcel, requests, outcomes, why)
         timing = Timing(started_ms, self._session.now_ms())
@@ -242,6 +242,37 @@ class Loop:
                 raise Displaced
             return None
         return found if found.is_suspect else None
+
+    def _log_refusal(self, message: bytes, refusal: Refusal) -> None:
+        address = refusal.address
+        log.warning(
+            "refused a message of %d bytes: %s",
+            len(message),
+            sentence(refusal.error),
+            extra=self._fields(None if address is None else address.id),
+        )
+
+    def _log_failures(self, requests: Sequence[Request], outcomes: Sequence[Outcome]) -> None:
+        """Log what the model did wrong: once a batch, or a broken model would fill the disk."""
+        failed = [
+            (request.id, outcome.result)
+            for request, outcome in zip(requests, outcomes, strict=True)
+            if isinstance(outcome.result, InferqError)
+        ]
+        if failed:
+            request_id, error = failed[0]
+            log.error(
+                "%s (%d requests of this batch)",
+                sentence(error),
+                len(failed),
+                exc_info=error.__cause__,
+                extra=self._fields(request_id),
+            )
+
+    def _fields(self, request_id: str | None) -> dict[str, str]:
+        seat = self._membership.seat
+        fields = {"model": seat.keys.model, "worker": seat.worker}
+        return fields if request_id is None else {**fields, "request_id": request_id}
 
     def _reason(self, claim: Claim) -> str:
         if claim.is_suspect:
@@ -277,19 +308,3 @@ def lateness_ms(request: Request, now_ms: int) -> int:
     if not given.timeout or given.submitted_ms is None:
         return 0
     return max(0, now_ms - given.submitted_ms - given.timeout // 1000)
-
-
-def _log_exceptions(outcomes: Sequence[Outcome]) -> None:
-    """Log what the model raised: once a batch, or a broken model would fill the disk."""
-    raised = [
-        outcome.result
-        for outcome in outcomes
-        if isinstance(outcome.result, InferqError) and outcome.result.__cause__ is not None
-    ]
-    if raised:
-        log.error(
-            "%s (%d requests of this batch)",
-            sentence(raised[0]),
-            len(raised),
-            exc_info=raised[0].__cause__,
-        )

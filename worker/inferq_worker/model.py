@@ -24,7 +24,7 @@ from typing import Any
 from inferq.contract.description import ModelDescription
 from inferq.contract.errors import InferqError, ModelUnfit
 from inferq.contract.keys import check_model
-from inferq.contract.tensors import TensorSpec
+from inferq.contract.tensors import TensorSpec, dtype_of
 
 
 class Model:
@@ -134,6 +134,9 @@ def describe_model(target: Model, *, name: str, max_message_bytes: int) -> Model
             max_message_bytes=max_message_bytes,
             version=target.version,
         )
+        for spec in (*description.inputs, *description.outputs):
+            # BF16 needs a package that may be missing; better now than at the first request.
+            dtype_of(spec.datatype)
     except (InferqError, TypeError) as error:
         raise ModelUnfit(str(error)) from None
     keywords: dict[str, Any] = {spec.name: None for spec in description.inputs}

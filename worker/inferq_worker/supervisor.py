@@ -293,10 +293,6 @@ class Supervisor:
         if self._is_draining:
             return
         self._drain_until_s = time.monotonic() + self._settings.drain_timeout_s
-        log.info(
-            "stopping: what runs has %g s to finish; one more signal ends it at once",
-            self._settings.drain_timeout_s,
-        )
         for place in self._places:
             if place.child is None:
                 place.done = True
@@ -305,7 +301,11 @@ class Supervisor:
 
     def _drain(self) -> None:
         """Act on the signals so far, and on the end of the time to drain."""
-        if self._signals:
+        if self._signals and not self._is_draining:
+            log.info(
+                "stopping: what runs has %g s to finish; one more signal ends it at once",
+                self._settings.drain_timeout_s,
+            )
             self._begin_to_drain()
         if self._signals > 1 or time.monotonic() >= self._drain_until_s:
             for child in self._children():

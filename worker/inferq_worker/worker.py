@@ -92,6 +92,12 @@ class Worker:
                 for warning in check_server(link, keys, patience_s=_START_PATIENCE_S):
                     log.warning("%s", warning)
                 load_model(self._model)
+                log.info(
+                    "serving %s in batches of up to %d from %s",
+                    self.name,
+                    self.description.max_batch_size,
+                    endpoint.shown,
+                )
                 keeper.start()
                 return self._loop(link, keys, keeper).run(
                     Until.EMPTY if burst else Until.STOPPED, max_requests, max_idle_s

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from inferq.cli.choices import Choices, command
+from inferq.cli.exits import say
 from inferq.cli.flags import positive_seconds
 from inferq.cli.linked import linked
-from inferq.contract.errors import NotFound
+from inferq.contract.errors import NotFound, ServerUnfit, sentence
 
 if TYPE_CHECKING:
     from inferq.cli.view import Show
@@ -57,7 +58,16 @@ def info(
         reader = InfoReader(link, prefix)
 
         def look() -> list["ModelInfo"]:
-            return [reader.read(name) for name in names or reader.models()]
+            found = []
+            for name in names or reader.models():
+                try:
+                    found.append(reader.read(name))
+                except ServerUnfit as error:
+                    # One model's key is another program's; the others are as they were.
+                    if names:
+                        raise
+                    say(sentence(error))
+            return found
 
         if pause_s is not None:
             _watch(choices, look, show, pause_s)

@@ -6,6 +6,7 @@ may come through a pipe.
 
 import io
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,7 +121,9 @@ def _json(content: bytes) -> Any:
 
 
 def _loads(text: str | bytes) -> Any:
-    return json.loads(text, object_pairs_hook=_each_once, parse_constant=_finite)
+    return json.loads(
+        text, object_pairs_hook=_each_once, parse_constant=_refuse, parse_float=_finite
+    )
 
 
 def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -132,8 +135,15 @@ def _each_once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _finite(text: str) -> float:
+def _refuse(text: str) -> float:
     raise ValueError(f"{text} is no JSON: send it as .npy")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError(f"{text} is more than a number can hold")
+    return value
 
 
 def _with_id(content: bytes) -> bytes:
