@@ -71,7 +71,7 @@ def test_examples_are_what_they_seem() -> None:
 def test_the_shell_example_is_a_request() -> None:
     """The first thing a reader copies works."""
     push, get = (shlex.split(line) for line in blocks("sh")[0].splitlines())
-    keys = Keys("inferq", "digits")
+    keys = Keys("inferq", "double")
     assert push[:3] == ["redis-cli", "RPUSH", keys.normal]
     found = RequestReader(9_999).read(push[3].encode())
     assert isinstance(found, Request)
