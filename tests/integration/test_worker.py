@@ -113,6 +113,16 @@ class TestBatches:
         until(bare.is_drained)
         assert gate.seen == [1, 2, 3, 4, 5, 6, 7, 8]
 
+    def test_priority_on_the_list(self, client: redis.Redis, workers: Workers) -> None:
+        """On the list the lane decides, not the priority that a message carries."""
+        gate = Gate(1)
+        gate.open()
+        bare = Bare(client, workers.keys(gate))
+        bare.push(*(doubled(f"r{n}", n, parameters={"priority": 9 - n}) for n in (1, 2, 3)))
+        workers.serve(gate)
+        until(bare.is_drained)
+        assert gate.seen == [1, 2, 3]
+
     def test_full_batches_of_a_full_queue(self, client: redis.Redis, workers: Workers) -> None:
         """A queue that was filled before is drained in full batches, the rest last."""
         gate = Gate(4)
