@@ -15,7 +15,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import redis.asyncio.connection
@@ -94,6 +94,15 @@ class _Flight:
             for place, answer in enumerate(self.answers)
             if isinstance(answer, ScriptMissing) and self._commands[place].source is not None
         ]
+
+    @property
+    def is_turned_away(self) -> bool:
+        """Tell whether the server takes no work for now.
+
+        One that became a replica stays one, and answers for ever: only a new connection finds the
+        server that the address leads to by now.
+        """
+        return any(isinstance(answer, Unavailable) for answer in self.answers)
 
     def sources(self, places: Sequence[int]) -> list[tuple[Word, ...]]:
         return [self._commands[place].source or () for place in places]
@@ -192,8 +201,12 @@ class Link:
         The link stays usable, but keeps no connection from now on, and has no patience.
         """
         self._closed = True
+        self._drop_idle()
+
+    def _drop_idle(self) -> None:
         while self._idle:
-            self._idle.pop().disconnect()
+            with suppress(IndexError):  # another thread took the last one
+                self._idle.pop().disconnect()
 
     @contextmanager
     def _connection(self, flight: _Flight) -> Iterator[redis.connection.AbstractConnection]:
@@ -212,6 +225,8 @@ class Link:
             connection.disconnect()
             raise
         self._idle.append(connection)
+        if flight.is_turned_away:
+            self._drop_idle()
         if self._closed:
             self.close()
 
@@ -293,6 +308,8 @@ class AsyncLink:
             await connection.disconnect(nowait=True)
             raise
         self._idle.append(connection)
+        if flight.is_turned_away:
+            await self._drop_idle()
         if self._closed:
             await self.close()
         return flight.answers
@@ -315,6 +332,9 @@ class AsyncLink:
     async def close(self) -> None:
         """See :meth:`Link.close`."""
         self._closed = True
+        await self._drop_idle()
+
+    async def _drop_idle(self) -> None:
         while self._idle:
             await self._idle.pop().disconnect()
 
