@@ -26,7 +26,8 @@ def run(plan: Plan) -> Result:
 
 
 def _cut(stage: Stage) -> Figure:
-    waits_s, ended = [], 0
+    waits_s: list[float] = []
+    ended = 0
     with stage.load(0.6, cancel_share=0.02) as load:
         while load.is_short or len(waits_s) < 2 * stage.plan.repeats:
             stage.pause(0.05, 0.4)
@@ -42,7 +43,8 @@ def _cut(stage: Stage) -> Figure:
 
 def _stall(stage: Stage) -> Figure:
     """Stall all connections: for each end the other is there, and silent."""
-    waits_s, stalled = [], 0
+    waits_s: list[float] = []
+    stalled = 0
     with stage.load(0.2) as load:
         while load.is_short or len(waits_s) < max(1, stage.plan.repeats // 5):
             stage.until_answering()

@@ -13,7 +13,7 @@ def run(plan: Plan) -> Result:
     """Freeze whole machines past their lease in turn, and single children for a moment."""
     with Stage(plan) as stage:
         groups = [stage.workers(max_attempts=_MAX_ATTEMPTS) for _ in range(2)]
-        waits_s = []
+        waits_s: list[float] = []
         with stage.load() as load:
             # A worker looks after others only after a whole lease without a break.
             time.sleep(plan.lease_s)

@@ -37,14 +37,14 @@ class Group:
     ) -> "Group":
         """Start a parent with children, and return when all have joined; 0: one alone."""
         target = f"faults.models:{model}"
+        command: list[str | Path]
         if processes:
             command = [
                 Path(sys.executable).with_name("inferq"), "worker", target, "-n", str(processes),
             ]  # fmt: skip
         else:
             command = [sys.executable, lone_worker.__file__, target]
-        prefix = environment.get("FAULTS_WRAPPER", "").split()
-        program = programs.start(*prefix, *command, env=environment, cwd=_FOLDER)
+        program = programs.start(*command, env=environment, cwd=_FOLDER)
         group = Group(bare, program)
         try:
             until(lambda: len(group.pids()) >= max(1, processes), _PATIENCE_S)

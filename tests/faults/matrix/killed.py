@@ -14,7 +14,7 @@ def run(plan: Plan) -> Result:
     """Kill children under load, then whole machines whose requests others must find."""
     with Stage(plan) as stage:
         group = stage.workers(max_attempts=_MAX_ATTEMPTS)
-        waits_s = []
+        waits_s: list[float] = []
         with stage.load() as load:
             while load.is_short or len(waits_s) < plan.repeats:
                 stage.pause(0.1, 1.2)
@@ -37,7 +37,7 @@ def _lost_machine(stage: Stage, processes: int, others: str, limit_s: float) -> 
     rescuers = stage.workers(processes, pause_ms=0, max_attempts=_MAX_ATTEMPTS)
     # A worker looks after others only after a whole lease without a break.
     time.sleep(stage.plan.lease_s)
-    waits_s = []
+    waits_s: list[float] = []
     for _ in range(max(1, stage.plan.repeats // 4)):
         doomed = stage.workers(1, pause_ms=600_000, max_attempts=_MAX_ATTEMPTS)
         while not doomed.holders():

@@ -63,6 +63,8 @@ class Ledger:
         unsure: numbers of which their sender could not know.
         forgotten: ids whose sender was told that nobody knows them.
         silent: ids whose sender gave up waiting.
+        taken: how many numbers were given out.
+        mark_each: mark every so many from now on; 0: none.
     """
 
     def __init__(self, *, mark_each: int = 0, marked: str = SUCCEEDED) -> None:
@@ -74,7 +76,7 @@ class Ledger:
         self.forgotten: set[str] = set()
         self.silent: set[str] = set()
         self.taken = 0
-        self._mark_each = mark_each
+        self.mark_each = mark_each
         self._marked = frozenset({marked})
         self._deserved: dict[str, frozenset[str]] = {}
         self._changed: list[str] = []
@@ -88,7 +90,7 @@ class Ledger:
             first = self.taken + 1
             self.taken += count
         return [
-            -number if self._mark_each and number % self._mark_each == 0 else number
+            -number if self.mark_each and number % self.mark_each == 0 else number
             for number in range(first, first + count)
         ]
 

@@ -48,7 +48,7 @@ class Load:
     """Sends from the start of the ``with`` block to its end, and waits there for every reply.
 
     Args:
-        at_least: the end of the block waits until so many requests were sent.
+        at_least: the end of the block waits until so many requests were accepted.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Load:
         self._ledger = ledger
         self._habits = habits
         self._seed = seed
-        self._target = ledger.taken + at_least
+        self._target = len(ledger.accepted) + at_least
         self._enough = threading.Event()
         self._failures: list[BaseException] = []
         self._threads = [
@@ -70,9 +70,10 @@ class Load:
     @property
     def is_short(self) -> bool:
         """Tell whether more is to be sent."""
-        return self._ledger.taken < self._target
+        return len(self._ledger.accepted) < self._target
 
     def __enter__(self) -> Self:
+        self._ledger.longest_silence_s()
         for thread in self._threads:
             thread.start()
         return self

@@ -17,6 +17,7 @@ class Plan:
         binary: the server program.
         seed: of everything that chance decides.
         lease_s: the workers' lease.
+        processes: children of each supervised worker, where a row does not say.
     """
 
     requests: int
@@ -24,6 +25,7 @@ class Plan:
     binary: ServerBinary
     seed: int = 1
     lease_s: float = 3.0
+    processes: int = 2
 
     @property
     def block_s(self) -> float:
@@ -72,6 +74,12 @@ class Result:
     notes: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
     took_s: float = 0.0
+
+    def __add__(self, other: "Result") -> "Result":
+        """Take two parts of one row for a whole."""
+        return Result(
+            *(getattr(self, name) + getattr(other, name) for name in self.__dataclass_fields__)
+        )
 
     @property
     def broken(self) -> tuple[str, ...]:

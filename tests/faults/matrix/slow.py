@@ -13,9 +13,7 @@ _PROCESSES = 2
 
 def run(plan: Plan) -> Result:
     """Let calls last longer than the lease, with and without the interpreter; then let some hang."""
-    # A few hangs: each costs its worker a batch_timeout and a start, as often as is allowed.
-    hangs = max(1, plan.repeats // 4)
-    ledger = Ledger(mark_each=int(plan.requests * 0.4) // hangs, marked=str(Crashed.code))
+    ledger = Ledger(marked=str(Crashed.code))
     with Stage(plan, ledger=ledger) as stage:
         for model in ("Echo", "Holder"):
             _slower_than_lease(stage, model)
@@ -45,7 +43,8 @@ def _hang(stage: Stage) -> None:
     group = stage.workers(
         _PROCESSES, model="Hanger", batch_timeout_s=_BATCH_TIMEOUT_S, max_attempts=_MAX_ATTEMPTS
     )
-    stage.ledger.longest_silence_s()
+    # A few: each costs its worker a batch_timeout and a start, as often as is allowed.
+    stage.ledger.mark_each = int(stage.plan.requests * 0.4) // max(1, stage.plan.repeats // 4)
     with stage.load(0.4):
         pass
     stage.figures = [Figure("longest silence while some hang", stage.ledger.longest_silence_s())]

@@ -4,22 +4,25 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import redis
 
+from faults import sender
 from faults.matrix.group import Group, is_free
-from faults.matrix.ledger import Ledger
+from faults.matrix.ledger import Answer, Ledger
 from faults.matrix.load import MODEL, Habits, Load
 from faults.matrix.plan import Figure, Plan, Result
-from faults.matrix.verdict import judge
+from faults.matrix.verdict import judge, replies
 from faults.matrix.witness import Witness
+from inferq import Producer
 from inferq.contract.keys import Keys
+from inferq.settings import ProducerSettings
 from support.bare import Bare
-from support.processes import Programs
+from support.processes import Program, Programs
 from support.proxy import Proxy
 from support.servers import PrivateServer
 from support.waiting import until
@@ -42,7 +45,9 @@ class Stage:
         server, proxy, bare: the server, the proxy in front of it, and a client past it.
         folder: files of this row.
         chance: seeded for this row.
-        figures, notes: to be filled by the row, for its result.
+        figures, notes, wrong: to be filled by the row, for its result.
+        dead: entries that the row put on the dead list, beside those of ``crashed`` requests.
+        lost: ids of lost requests, once there is a result.
     """
 
     def __init__(
@@ -61,6 +66,7 @@ class Stage:
         self.notes: list[str] = []
         self.wrong: list[str] = []
         self.dead = 0
+        self.lost: set[str] = set()
         self._open = contextlib.ExitStack()
         self._proxied = proxied
         self._since_s = time.monotonic()
@@ -83,25 +89,34 @@ class Stage:
         return self.proxy.url if self._proxied else self.server.url
 
     def workers(
-        self, processes: int = 2, *, model: str = "Echo", pause_ms: float = 20, **settings: object
+        self,
+        processes: int | None = None,
+        *,
+        model: str = "Echo",
+        pause_ms: float = 20,
+        environment: Mapping[str, str] | None = None,
+        **settings: object,
     ) -> Group:
         """Start a supervised worker, 0 processes: one that nobody supervises, and await it.
 
         Args:
-            processes: how many children.
+            processes: how many children; the plan's by default.
             model: a class of :mod:`faults.models`.
             pause_ms: how long a call takes.
+            environment: further variables.
             settings: of the worker, by name; the lease is the plan's.
         """
         given = {"lease_s": self.plan.lease_s, "drain_timeout_s": 20, **settings}
-        environment = {f"INFERQ_{name.upper()}": str(value) for name, value in given.items()}
-        environment |= {
+        variables = {f"INFERQ_{name.upper()}": str(value) for name, value in given.items()}
+        variables |= {
             "INFERQ_REDIS_URL": self.url,
             "INFERQ_PREFIX": _PREFIX,
             "FAULTS_PAUSE_MS": str(pause_ms),
             "FAULTS_CRASHES": str(self.folder / "crashes"),
+            **(environment or {}),
         }
-        group = Group.start(self._programs, self.bare, model, processes, environment)
+        count = self.plan.processes if processes is None else processes
+        group = Group.start(self._programs, self.bare, model, count, variables)
         self._groups.append(group)
         return group
 
@@ -126,12 +141,33 @@ class Stage:
         self.ledger.accept(request_id, number)
         self.bare.push(json.dumps({"id": request_id, "inputs": [tensor]}).encode())
 
+    def sender(
+        self,
+        *arguments: object,
+        url: str | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> Program:
+        """Start ``faults/sender.py`` with these arguments."""
+        variables = {"INFERQ_REDIS_URL": url or self.url, "INFERQ_PREFIX": _PREFIX}
+        variables |= environment or {}
+        return self._programs.python(sender.__file__, *map(str, arguments), env=variables)
+
+    def producer(self) -> Producer:
+        """Make a producer that goes past the proxy; the caller closes it."""
+        return Producer(self.server.url, settings=ProducerSettings(prefix=_PREFIX))
+
     # Looking on -----------------------------------------------------------------------------------
 
     def answered(self) -> int:
         """Return how many requests were answered so far, as the server counts."""
-        metrics = self.bare.metrics()
-        return sum(count for field, count in metrics.items() if field.startswith("requests_"))
+        return _answered(self.bare)
+
+    def until_answering_at(self, server: PrivateServer) -> None:
+        """Wait until requests are answered at another server."""
+        with redis.Redis.from_url(server.url) as client:
+            there = Bare(client, self.bare.keys)
+            before = _answered(there)
+            until(lambda: _answered(there) > before, _PATIENCE_S)
 
     def until_answering(self) -> float:
         """Wait until one more request is answered; return how many seconds that took."""
@@ -151,6 +187,10 @@ class Stage:
     def until_drained(self) -> None:
         """Wait until nothing waits and nothing is claimed."""
         until(self.bare.is_drained, _PATIENCE_S)
+
+    def replies(self) -> dict[str, Answer]:
+        """Return all replies there are now, by id."""
+        return replies(self.bare)[0]
 
     def pause(self, least_s: float, most_s: float) -> None:
         """Let chance decide how long to wait for the next fault."""
@@ -177,6 +217,7 @@ class Stage:
         for group in list(self._groups):
             self.stop(group)
         verdict = judge(self.ledger, self.bare, self.witness, self.dead)
+        self.lost = verdict.lost
         return Result(
             requests=len(self.ledger.accepted),
             answered=verdict.answered,
@@ -196,3 +237,8 @@ class Stage:
         for group in self._groups:
             group.kill()
         self._open.close()
+
+
+def _answered(bare: Bare) -> int:
+    metrics = bare.metrics()
+    return sum(count for field, count in metrics.items() if field.startswith("requests_"))

@@ -8,7 +8,7 @@ def run(plan: Plan) -> Result:
     """Replace all workers in turn, at times two at once, and charge no request for it."""
     with Stage(plan) as stage:
         groups = [stage.workers() for _ in range(2)]
-        waits_s = []
+        waits_s: list[float] = []
         with stage.load(cancel_share=0.02) as load:
             while load.is_short or len(waits_s) < plan.repeats:
                 stage.pause(0.0, 0.3)

@@ -41,7 +41,7 @@ def judge(ledger: Ledger, bare: Bare, witness: Witness, dead: int = 0) -> Verdic
     Args:
         dead: entries of the dead list beside one for each request that was answered ``crashed``.
     """
-    final, foreign = _replies(bare)
+    final, foreign = replies(bare)
     accepted = ledger.accepted
     lost = accepted.keys() - final.keys()
     misrouted = foreign | {
@@ -73,7 +73,7 @@ def judge(ledger: Ledger, bare: Bare, witness: Witness, dead: int = 0) -> Verdic
     return Verdict(lost, twice & accepted.keys(), misrouted, len(good), wrong)
 
 
-def _replies(bare: Bare) -> tuple[dict[str, Answer], set[str]]:
+def replies(bare: Bare) -> tuple[dict[str, Answer], set[str]]:
     """Return all replies by id, and the ids whose reply names another."""
     start = bare.keys.reply("")
     keys = list(bare.client.scan_iter(match=f"{start}*", count=_AT_ONCE))
