@@ -57,11 +57,11 @@ TAKING = [
         OPEN,
     ),
     Case(
-        "more than wanted goes back to the normal lane's head, in order",
+        "more than wanted is not told, and stays for the completion to hand back",
         {"claimed:w:1": ["a", "b", "c", "d"], **OPEN, "normal": ["e"]},
         {"want": 2},
-        [1, 0, 3, 0, "a", "b"],
-        {"claimed:w:1": ["a", "b"], "normal": ["c", "d", "e"]},
+        [1, 0, 1, 0, "a", "b"],
+        {},
     ),
     Case(
         "the record of a suspect that is gone is an ordinary one again",

@@ -84,19 +84,19 @@ def test_closed_numbers_lost_in_a_failover(queue: Queue) -> None:
     assert queue.state()["normal"] == ["b"]
 
 
-def test_smaller_want_of_a_late_copy(queue: Queue) -> None:
-    """A late copy from before a hold gives back the tail; what is completed then is answered once."""
+def test_late_copies_from_before_and_after_a_hold(queue: Queue) -> None:
+    """Late copies with a smaller and a larger want cannot swap what a worker runs for strangers."""
     queue.put({"workers": {"w": "alive"}, "normal": ["a", "b"], "reply:a": "", "reply:b": ""})
-    first = queue.calls.claim(want=1)
+    first, hold = queue.calls.claim(want=1), queue.calls.claim(want=2)
     queue.run(first)
-    queue.run(queue.calls.claim(want=2))
+    queue.run(hold)
     queue.run(first)
+    queue.run(queue.calls.register("join", "v"))
+    queue.run(queue.calls.claim(worker="v"))
+    queue.put({"high": ["stranger"]})
+    queue.run(hold)
     assert queue.run(queue.calls.complete(Reply("a", "A"), Reply("b", "B"), held=2)) == 2
-    state = queue.state()
-    assert state["reply:b"] == "B"
-    assert state["normal"] == ["b"]
-    queue.run(queue.calls.claim(number=2, floor=2))
-    assert queue.run(queue.calls.complete(Reply("b", "again"), number=2)) == 0
+    assert queue.state()["high"] == ["stranger"]
 
 
 def test_move_without_an_owner(queue: Queue) -> None:

@@ -15,7 +15,7 @@
 -- ARGV[2] claim number - the N of the claim
 -- ARGV[3] floor, claim number - the lowest whose closing completion is not acknowledged
 -- ARGV[4] lease, ms - how long from now on the worker counts as alive
--- ARGV[5] want, requests - the claim holds at most so many; never less than in an earlier call
+-- ARGV[5] want, requests - the claim is filled up to so many, and no more are returned
 -- ARGV[6] budget, bytes - nothing is added beyond it, except to an empty claim
 -- ARGV[7] kept normal, requests - slots that fall to the normal lane if it has requests
 -- ARGV[8] kept low, requests - slots that fall to the low lane if it has requests
@@ -26,12 +26,13 @@
 -- Returns {1, attempts, waiting, flags, message...} - deaths so far of a suspect, else 0; elements
 --   left in returned and the lanes; the sum of 1 a request was cancelled lately, 2 a lease has
 --   ended, 4 a lane is a key of another type and was passed over, 8 the claim is a suspect's, alone
---   and without its prefix; all messages of the claim
+--   and without its prefix; all messages of the claim, up to want
 -- Returns {-1, closed} - the number is closed; what the list held was handed back
 -- Returns {-2} - the worker is unknown; what the list held was handed back
 --
--- Twice: an open claim grows at its tail only, so every earlier answer is a prefix of a later one.
--- What is too much, or not for this claim, is taken from the tail. A closed claim takes nothing.
+-- Twice: an open claim grows at its tail and never shrinks, so every earlier answer is a prefix of
+-- a later one; what a late copy with a larger want added is not told, and handed back by complete.
+-- Only a suspect's claim drops its company, and is never filled. A closed claim takes nothing.
 
 local claimed, claims, workers, closed = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local returned, high, normal, low = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
@@ -120,9 +121,10 @@ elseif not record then
   set_record(worker .. ' suspect')
 end
 
--- A late copy of a BLMOVE or of a larger claim brought more than belongs here.
-local most = suspect and 1 or want
-while #held > most do
+-- A late copy of a BLMOVE brought company. From any other claim nothing is taken, even if it holds
+-- more than want: a late copy with a smaller want would take what its worker runs, a second one
+-- with a larger want put strangers in its place, and the completion drop them.
+while suspect and #held > 1 do
   local back = redis.pcall('LMOVE', claimed, normal, 'RIGHT', 'LEFT')
   if type(back) == 'table' then
     redis.call('LMOVE', claimed, returned, 'RIGHT', 'LEFT')
@@ -242,7 +244,7 @@ if suspect then
   end
 end
 local answer = { 1, attempts, waiting, flags }
-for place, message in ipairs(held) do
-  answer[4 + place] = message
+for place = 1, math.min(#held, math.max(want, 1)) do
+  answer[4 + place] = held[place]
 end
 return answer

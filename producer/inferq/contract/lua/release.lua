@@ -10,7 +10,8 @@
 -- KEYS[7] Q, list - the normal lane, on which idle workers wait
 -- ARGV[1] worker id - whose claim it is
 -- ARGV[2] claim number - the N of the claim
--- ARGV[3] keep, requests - so many stay; 0 drops the claim, and leaves its number open
+-- ARGV[3] keep, requests - so many stay, and the claim is not filled again; 0 drops the claim, and
+--   leaves its number open
 -- ARGV[4] how - unstarted: to returned, a suspect to suspects as it is; started: to suspects with
 --   one more death
 --
