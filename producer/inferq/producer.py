@@ -1,6 +1,7 @@
 """The producer of programs that block; :mod:`inferq.aio` has the same for asyncio."""
 
 import math
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -106,10 +107,15 @@ class Producer:
             self._resources.enter_context(open_endpoint(redis_url or self._settings.redis_url))
         )
         self._resources.callback(self._link.close)
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with an inbox of one's own, shared with no other process."""
+        self._process = os.getpid()
         self._box = new_box()
         self._calls = Calls(self._settings, self._box)
         self._inboxes: dict[str, Inbox] = {}
-        self._closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -330,6 +336,10 @@ class Producer:
             return value
 
     def _inbox(self, keys: Keys) -> Inbox:
+        if os.getpid() != self._process:
+            # A forked child would wait for a reading thread that only its parent has, and take
+            # its parent's hints.
+            self._begin()
         inbox = self._inboxes.get(keys.model)
         if inbox is None:
             settings = self._settings

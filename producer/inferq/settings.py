@@ -73,8 +73,8 @@ class ProducerSettings(ConnectionSettings):
     """
 
     queue_limit: int = Field(default=1_000_000, ge=1)
-    pending_ttl_s: Seconds = Field(default=86_400.0, ge=86_400)
-    patience_s: Seconds = Field(default=10.0, ge=0)
-    poll_s: Seconds = Field(default=1.0, ge=0.05)
+    pending_ttl_s: Seconds = Field(default=86_400.0, ge=86_400, le=365 * 86_400)
+    patience_s: Seconds = Field(default=10.0, ge=0, le=365 * 86_400)
+    poll_s: Seconds = Field(default=1.0, ge=0.05, le=3_600)
     metadata_ttl_s: Seconds = Field(default=60.0, ge=0)
     map_window: int = Field(default=1_024, ge=1)

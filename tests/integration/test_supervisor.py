@@ -190,3 +190,12 @@ def test_probe(fleet: Fleet) -> None:
     program.send(signal.SIGTERM)
     program.wait(20)
     assert fleet.check().wait() == 1
+
+
+def test_child_that_is_told_to_stop_is_replaced(fleet: Fleet) -> None:
+    """A signal to one child does not shrink the fleet: another takes its place."""
+    program = fleet.serve()
+    (child,) = children_of(program)
+    os.kill(child, signal.SIGTERM)
+    until(lambda: children_of(program) not in ([child], []), 20)
+    assert fleet.ask(2.0) == 4.0

@@ -344,3 +344,18 @@ def test_datatype_whose_package_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(ModelUnfit, match="ml-dtypes"):
         describe_model(Brain(), name="brain", max_message_bytes=1)
+
+
+def test_unfit_promises() -> None:
+    """An async predict and a version that is no text are found at the start."""
+
+    class Later(Echo):
+        async def predict(self, x: Any) -> Any:
+            return x
+
+    with pytest.raises(ModelUnfit, match="not async"):
+        describe_model(Later(), name="m", max_message_bytes=1)
+    numbered = Echo()
+    numbered.version = 5  # type: ignore[assignment]
+    with pytest.raises(ModelUnfit, match="version must be a string"):
+        describe_model(numbered, name="m", max_message_bytes=1)

@@ -210,3 +210,25 @@ def test_answers_in_order_whatever_fails(counts: list[int], max_rows: int, bad: 
             found = arrays(outcome)["y"]
             assert found.shape == (count, 2)
             assert number in bad or (found[:, 0] == number).all()
+
+
+def test_bool_that_is_neither() -> None:
+    """A BOOL output that holds other bytes than 0 and 1 is the model's error, and named."""
+
+    @model(inputs=[TensorSpec("x", "FP32", [])], outputs=[TensorSpec("y", "BOOL", [])])
+    def broken(x: Any) -> Any:
+        return np.full(len(x), 2, np.uint8).view(np.bool_)
+
+    (outcome,), _ = run(broken, [request("r", ("x", "FP32", [1]))])
+    assert "output 'y': the model returned BOOL that is not 0 or 1" in str(error(outcome))
+
+
+def test_masked_output() -> None:
+    """Values under a mask are not answered as if they were there."""
+
+    @model(inputs=[TensorSpec("x", "FP32", [])], outputs=[TensorSpec("y", "FP32", [])])
+    def masking(x: Any) -> Any:
+        return np.ma.masked_array(x, mask=[True] * len(x))
+
+    (outcome,), _ = run(masking, [request("r", ("x", "FP32", [1]))])
+    assert "output 'y'" in str(error(outcome))

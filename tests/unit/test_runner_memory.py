@@ -77,3 +77,31 @@ def test_other_errors_are_not_about_memory() -> None:
     """An ordinary exception, or none, does not lower the cap."""
     assert not is_out_of_memory(ValueError("memory of a goldfish"))
     assert not is_out_of_memory(None)
+
+
+def test_poison_teaches_nothing() -> None:
+    """A row that fails alone, whatever it says of memory, does not make later batches smaller."""
+    model = Poisoned(16, MemoryError("I say so"))
+    running = runner(model)
+    requests = [request(f"r{n}", ("x", "FP32", [n])) for n in range(16)]
+    outcomes, _ = running.run(requests)
+    assert isinstance(error(outcomes[5]), ModelError)
+    assert all(arrays(outcomes[n])["y"] for n in range(1, 16) if n != 5)
+    model.sizes.clear()
+    running.run([each for n, each in enumerate(requests) if n != 5])
+    assert model.sizes == [15]
+
+
+class Poisoned(Small):
+    """Has memory for all, but for the row 5."""
+
+    def predict(self, x: Any) -> Any:
+        self.sizes.append(len(x))
+        if (x == 5).any():
+            raise self.complaint
+        return 2 * x
+
+
+def test_words_of_a_request_are_not_believed() -> None:
+    """An exception whose text may quote a request is no sign of full memory."""
+    assert not is_out_of_memory(ValueError("cannot parse 'out of memory'"))

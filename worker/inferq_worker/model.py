@@ -139,6 +139,10 @@ def describe_model(target: Model, *, name: str, max_message_bytes: int) -> Model
             dtype_of(spec.datatype)
     except (InferqError, TypeError) as error:
         raise ModelUnfit(str(error)) from None
+    if inspect.iscoroutinefunction(target.predict):
+        raise ModelUnfit(f"model '{name}': predict() must be an ordinary function, not async")
+    if target.version is not None and not isinstance(target.version, str):
+        raise ModelUnfit(f"model '{name}': version must be a string, got {target.version!r}")
     keywords: dict[str, Any] = {spec.name: None for spec in description.inputs}
     if takes_parameters(target):
         keywords["parameters"] = None

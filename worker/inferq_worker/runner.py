@@ -12,6 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from inferq.contract.description import ModelDescription
 from inferq.contract.errors import InferqError, InvalidRequest, ModelError
 from inferq.contract.layouts import Layout, LayoutMemo, TensorHead
@@ -99,10 +101,13 @@ class Runner:
             groups.setdefault(key, []).append(place)
         return list(groups.values())
 
-    def _call(self, batch: "_Batch", segments: list[Segment]) -> None:
-        """Run one call; cut it smaller when it fails, down to the request at fault."""
+    def _call(self, batch: "_Batch", segments: list[Segment]) -> bool:
+        """Run one call; cut it smaller when it fails, down to the request at fault.
+
+        Returns whether it went through as a whole.
+        """
         rows = sum(segment.rows for segment in segments)
-        result, elapsed_ns = self._attempt(batch.requests, segments)
+        result, elapsed_ns = self._attempt(batch, segments)
         call = ModelCall(len(segments), rows, elapsed_ns)
         batch.all_calls.append(call)
         for segment in segments:
@@ -110,22 +115,32 @@ class Runner:
         if not isinstance(result, ModelError):
             for segment, share in zip(segments, result, strict=True):
                 batch.parts[segment.place].append(share)
-        elif rows > 1 and is_out_of_memory(result.__cause__):
-            self._shrink(rows // 2)
-            self._run_all(batch, pack_segments(segments, self._max_rows))
+            return True
+        if rows > 1 and is_out_of_memory(result.__cause__):
+            # Believed only once all of it goes through in smaller calls: a row that fails alone,
+            # whatever it says, tells nothing about the size of a batch.
+            if self._run_all(batch, pack_segments(segments, rows // 2)):
+                self._shrink(rows // 2)
         elif len(segments) == 1:
             batch.errors[segments[0].place] = result
         else:
             half = len(segments) // 2
             self._run_all(batch, [segments[:half], segments[half:]])
+        return False
 
-    def _run_all(self, batch: "_Batch", calls: list[list[Segment]]) -> None:
-        """Run calls in order; one packed before the cap was lowered is packed again."""
+    def _run_all(self, batch: "_Batch", calls: list[list[Segment]]) -> bool:
+        """Run calls in order; one packed before the cap was lowered is packed again.
+
+        Returns whether each went through as a whole.
+        """
+        went_through = True
         for segments in calls:
             if sum(segment.rows for segment in segments) <= self._max_rows:
-                self._call(batch, segments)
+                went_through &= self._call(batch, segments)
             else:
+                went_through = False
                 self._run_all(batch, pack_segments(segments, self._max_rows))
+        return went_through
 
     def _shrink(self, max_rows: int) -> None:
         """Remember what the memory does not hold: later batches are cut to what it does."""
@@ -133,14 +148,14 @@ class Runner:
         log.warning("out of memory: batches are cut to %d rows from now on", self._max_rows)
 
     def _attempt(
-        self, requests: Sequence[Request], segments: list[Segment]
+        self, batch: "_Batch", segments: list[Segment]
     ) -> tuple[list[_Rows] | ModelError, int]:
         """Return the segments' shares of one call or what went wrong, and the model's time in ns."""
         elapsed_ns = 0
         started_ns = time.perf_counter_ns()
         try:
             try:
-                returned = self._predict(requests, segments)
+                returned = self._predict(batch, segments)
             finally:
                 elapsed_ns = time.perf_counter_ns() - started_ns
             # What comes back is the model's too: looking at it may raise as well.
@@ -154,10 +169,10 @@ class Runner:
             wrapped.__cause__ = raised
             return wrapped, elapsed_ns
 
-    def _predict(self, requests: Sequence[Request], segments: list[Segment]) -> Any:
-        keywords: dict[str, Any] = stack(requests, segments)
+    def _predict(self, batch: "_Batch", segments: list[Segment]) -> Any:
+        keywords: dict[str, Any] = stack(batch.requests, segments, batch.unpacked)
         if self._takes_parameters:
-            keywords["parameters"] = requests[segments[0].place].parameters.for_model()
+            keywords["parameters"] = batch.requests[segments[0].place].parameters.for_model()
         return self._model.predict(**keywords)
 
     def _split(self, returned: Any, segments: list[Segment]) -> list[_Rows]:
@@ -188,11 +203,15 @@ class Runner:
             if spec.name not in returned:
                 raise ModelError(f"the model returned no output '{spec.name}'")
             array = returned[spec.name]
-            if getattr(array, "dtype", None) != dtype or spec.datatype == "BYTES":
+            if type(array) is not np.ndarray or array.dtype != dtype or spec.datatype == "BYTES":
                 try:
                     array = coerce(array, spec.datatype)
                 except InvalidRequest as error:
                     raise ModelError(f"output '{spec.name}': {error}") from None
+            if spec.datatype == "BOOL" and array.size and array.view(np.uint8).max() > 1:
+                raise ModelError(
+                    f"output '{spec.name}': the model returned BOOL that is not 0 or 1"
+                )
             if not array.ndim or len(array) != rows:
                 got = f"{len(array)} rows" if array.ndim else "a scalar"
                 raise ModelError(
@@ -241,6 +260,8 @@ class _Batch:
 
     def __init__(self, requests: Sequence[Request]) -> None:
         self.requests = requests
+        # BYTES tensors of requests that are cut, taken apart once and not for every call.
+        self.unpacked: dict[tuple[int, str], Array] = {}
         self.parts: list[list[_Rows]] = [[] for _ in requests]
         self.errors: list[InferqError | None] = [None] * len(requests)
         self.calls: list[ModelCall | None] = [None] * len(requests)
@@ -263,22 +284,30 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     if error is None:
         return False
     names = {kind.__name__ for kind in type(error).__mro__}
-    return (
-        bool(names & {"MemoryError", "OutOfMemoryError"}) or "out of memory" in str(error).lower()
-    )
+    if names & {"MemoryError", "OutOfMemoryError"}:
+        return True
+    # Only of the class that device libraries raise: the text of others may quote a request.
+    return type(error) is RuntimeError and "out of memory" in str(error).lower()
 
 
-def stack(requests: Sequence[Request], segments: Sequence[Segment]) -> dict[str, Array]:
+def stack(
+    requests: Sequence[Request],
+    segments: Sequence[Segment],
+    unpacked: dict[tuple[int, str], Array] | None = None,
+) -> dict[str, Array]:
     """Build the inputs of one call: each tensor of all segments, rows one below the other.
 
-    The arrays own their memory. All requests have the signature of the first.
+    The arrays own their memory. All requests have the signature of the first. ``unpacked`` keeps,
+    from one call of a batch to the next, tensors that can only be cut once they are taken apart.
     """
+    known = {} if unpacked is None else unpacked
     first = requests[segments[0].place].layout
     rows = sum(segment.rows for segment in segments)
     inputs = {}
     for index, head in enumerate(first.heads):
         pieces = [
-            _piece(requests[segment.place], segment, head.name, index) for segment in segments
+            _piece(requests[segment.place], segment, (head.name, index), known)
+            for segment in segments
         ]
         # A bytearray, because an array on bytes would be read-only and the model may write.
         raw = bytearray().join(pieces)
@@ -286,9 +315,15 @@ def stack(requests: Sequence[Request], segments: Sequence[Segment]) -> dict[str,
     return inputs
 
 
-def _piece(request: Request, segment: Segment, name: str, index: int) -> Buffer:
-    """Return the raw bytes of one segment's rows of a tensor."""
+def _piece(
+    request: Request,
+    segment: Segment,
+    tensor: tuple[str, int],
+    unpacked: dict[tuple[int, str], Array],
+) -> Buffer:
+    """Return the raw bytes of one segment's rows of a tensor, given by name and likely place."""
     layout = request.layout
+    name, index = tensor
     if layout.heads[index].name != name:
         # Senders may list the tensors of one signature in different orders.
         index = next(place for place, head in enumerate(layout.heads) if head.name == name)
@@ -298,7 +333,9 @@ def _piece(request: Request, segment: Segment, name: str, index: int) -> Buffer:
         return raw
     head = layout.heads[index]
     if item_size(head.datatype) is None:
-        array = unpack(head.datatype, head.shape, raw)
+        array = unpacked.get((segment.place, name))
+        if array is None:
+            array = unpacked[segment.place, name] = unpack(head.datatype, head.shape, raw)
         return pack(array[segment.start : segment.stop], head.datatype)
     row_size = len(raw) // layout.rows
     return raw[segment.start * row_size : segment.stop * row_size]

@@ -9,6 +9,9 @@ from inferq.units import Bytes, Seconds
 MAX_MESSAGE_BYTES = 16 * 1024**2
 """Size of the largest request and reply, unless set otherwise."""
 
+# Times beyond it are slips of the pen, and some would not fit into the server's clock.
+_YEAR_S = 365 * 86_400
+
 
 class WorkerSettings(ConnectionSettings):
     """How a worker claims, runs and answers.
@@ -30,13 +33,13 @@ class WorkerSettings(ConnectionSettings):
     """
 
     max_batch_size: int | None = Field(default=None, ge=1, le=100_000)
-    lease_s: Seconds = Field(default=15.0, ge=0.3)
+    lease_s: Seconds = Field(default=15.0, ge=0.3, le=86_400)
     max_attempts: int = Field(default=4, ge=1)
-    batch_timeout_s: Seconds = Field(default=300.0, ge=0)
-    drain_timeout_s: Seconds = Field(default=30.0, ge=0)
-    reply_ttl_s: Seconds = Field(default=600.0, ge=60)
-    reply_ttl_max_s: Seconds = Field(default=86_400.0, ge=60)
-    inbox_ttl_s: Seconds = Field(default=600.0, ge=1)
+    batch_timeout_s: Seconds = Field(default=300.0, ge=0, le=_YEAR_S)
+    drain_timeout_s: Seconds = Field(default=30.0, ge=0, le=_YEAR_S)
+    reply_ttl_s: Seconds = Field(default=600.0, ge=60, le=_YEAR_S)
+    reply_ttl_max_s: Seconds = Field(default=86_400.0, ge=60, le=_YEAR_S)
+    inbox_ttl_s: Seconds = Field(default=600.0, ge=1, le=_YEAR_S)
     inbox_limit: int = Field(default=100_000, ge=1)
     dead_limit: int = Field(default=1_000, ge=1)
     max_message_bytes: Bytes = Field(default=MAX_MESSAGE_BYTES, ge=1, le=512 * 1024**2)

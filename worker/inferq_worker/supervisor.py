@@ -270,7 +270,7 @@ class Supervisor:
             batches = child.board.look().batches
             child.close()
             place.child = None
-            if code == 0 or self._is_draining:
+            if self._is_draining or (code == 0 and self._ends_by_itself):
                 place.done = True
                 continue
             pause_s = place.backoff.died(after_work=batches > 0)
@@ -284,6 +284,12 @@ class Supervisor:
         return [place.child for place in self._places if place.child is not None]
 
     # Ending -----------------------------------------------------------------------------------
+
+    @property
+    def _ends_by_itself(self) -> bool:
+        """Whether an orderly end is what was asked for, and not somebody's signal to one child."""
+        given = self._assignment
+        return given.burst or given.max_requests is not None or given.max_idle_s is not None
 
     @property
     def _is_draining(self) -> bool:

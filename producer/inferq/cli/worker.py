@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from inferq.cli.choices import Choices, command
+from inferq.cli.exits import Exit, end
 from inferq.cli.flags import positive_seconds, seconds_or_zero
 
 log = logging.getLogger(__name__)
@@ -119,4 +120,13 @@ def serve_under_parent(choices: Choices) -> None:  # noqa: ARG001 - every comman
     """Run one process of a worker; what to do comes over standard input."""
     from inferq_worker.child import Assignment, run
 
-    raise typer.Exit(run(Assignment.from_line(sys.stdin.buffer.readline())))
+    code = int(Exit.FAILED)
+    try:
+        code = run(Assignment.from_line(sys.stdin.buffer.readline()))
+    except BaseException as error:  # noqa: BLE001 - whatever a model raises past its worker
+        end(error)
+    finally:
+        logging.shutdown()
+        sys.stdout.flush()
+        # Not by returning: a thread that the model left behind would keep the process.
+        os._exit(code)

@@ -23,6 +23,7 @@ from inferq.contract.tensors import MAX_DIMENSIONS
 # More would be a flood; a model with a tensor for each column of a table stays far below.
 MAX_TENSORS = 1_024
 _LONGEST_STEP = 80
+_MOST_FINDINGS = 1_000
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 Uint = Annotated[int, Field(ge=0, le=2**64 - 1)]
@@ -244,6 +245,9 @@ class InferReply(Wire):
 
 def describe(error: ValidationError) -> str:
     """Put the first finding of a validation into one sentence that names the member."""
+    if error.error_count() > _MOST_FINDINGS:
+        # Listing millions of them, to show one, would take gigabytes.
+        return f"message: more than {_MOST_FINDINGS:,} members are wrong"
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ""
     for step in first["loc"]:
