@@ -36,20 +36,31 @@ def calls(calls: Calls, state: State) -> SearchStrategy[Call]:
     worker, number = st.sampled_from(WORKERS), st.sampled_from(NUMBERS)
     lists = [calls.keys.claimed(worker, number) for worker in WORKERS for number in (*NUMBERS, 4)]
 
-    def close(worker: str, number: int) -> Call:
-        taken = held(state, worker, number)
+    # Nobody completes what it was never given: sent late, that would close a claim unseen.
+    given = [
+        (worker, number) for worker in WORKERS for number in NUMBERS if held(state, worker, number)
+    ]
+
+    def close(claim: tuple[str, int]) -> Call:
+        taken = held(state, *claim)
         replies = [Reply(name, f"reply {name}") for name in taken]
-        return calls.complete(*replies, worker=worker, number=number, held=len(taken) or 1)
+        return calls.complete(*replies, worker=claim[0], number=claim[1], held=len(taken))
 
-    def part(worker: str, number: int, count: int) -> Call:
-        replies = [Reply(name, f"reply {name}") for name in held(state, worker, number)[:count]]
-        return calls.complete(*replies, worker=worker, number=number, held=0)
+    def part(claim: tuple[str, int], count: int) -> Call:
+        replies = [Reply(name, f"reply {name}") for name in held(state, *claim)[:count]]
+        return calls.complete(*replies, worker=claim[0], number=claim[1], held=0)
 
-    def bury(worker: str, number: int) -> Call:
-        taken = held(state, worker, number)
-        return calls.complete(worker=worker, number=number, held=len(taken) or 1, dead=taken)
+    def bury(claim: tuple[str, int]) -> Call:
+        taken = held(state, *claim)
+        return calls.complete(worker=claim[0], number=claim[1], held=len(taken), dead=taken)
 
+    completions = [
+        st.builds(close, st.sampled_from(given)),
+        st.builds(part, st.sampled_from(given), st.integers(0, 3)),
+        st.builds(bury, st.sampled_from(given)),
+    ]
     return st.one_of(
+        *(completions if given else ()),
         st.builds(
             lambda ids, lane: calls.submit([(name, name) for name in ids], lane=lane, limit=6),
             st.lists(st.sampled_from(IDS), min_size=1, max_size=4),
@@ -67,9 +78,6 @@ def calls(calls: Calls, state: State) -> SearchStrategy[Call]:
             st.integers(1, 4),
             st.sampled_from(["first", "last", "never", "start"]),
         ),
-        st.builds(close, worker, number),
-        st.builds(part, worker, number, st.integers(0, 3)),
-        st.builds(bury, worker, number),
         st.builds(
             lambda worker, number, keep, how: calls.release(
                 worker=worker, number=number, keep=keep, how=how
