@@ -148,6 +148,23 @@ class TestConnections:
             proxy.end_stalled()
             until(lambda: len(direct.client_list()) == 2)
 
+    @pytest.mark.parametrize("is_before", [True, False])
+    def test_hold(self, proxy: Proxy, server: PrivateServer, *, is_before: bool) -> None:
+        """A command that is held back has run or not, as was asked; the rest goes on."""
+        with (
+            redis.Redis.from_url(proxy.url, retry=NEVER, socket_timeout=0.2) as held,
+            redis.Redis.from_url(server.url) as direct,
+        ):
+            held.ping()
+            hold = proxy.hold_next(2, is_before=is_before)
+            held.incr("n")
+            with pytest.raises(redis.TimeoutError):
+                held.incr("n")
+            assert hold.is_set()
+            proxy.end_stalled()
+            assert direct.get("n") == (b"1" if is_before else b"2")
+            assert held.incr("n") == (2 if is_before else 3)
+
     def test_delay(self, proxy: Proxy, client: redis.Redis) -> None:
         """What is delayed arrives late and in order."""
         proxy.delay(0.02)

@@ -45,6 +45,28 @@ class Loss:
         return self._left == 0
 
 
+class Hold(threading.Event):
+    """A connection that is to stand still at the ``nth`` command from now on; set when it does.
+
+    Args:
+        is_before: the command does not reach the server; otherwise its reply does not come back.
+    """
+
+    def __init__(self, nth: int, *, is_before: bool) -> None:
+        super().__init__()
+        self._is_before = is_before
+        self._left = nth
+
+    def meets(self, *, is_command: bool) -> bool:
+        """Count a command or a reply; tell whether it is the one."""
+        if is_command != self._is_before or self.is_set():
+            return False
+        self._left -= 1
+        if self._left == 0:
+            self.set()
+        return self._left == 0
+
+
 class Proxy:
     """Listens on 127.0.0.1 and speaks to a server's Unix socket, until the ``with`` block ends.
 
@@ -67,6 +89,7 @@ class Proxy:
         # All below is touched by the loop's thread only.
         self._connections: set[_Connection] = set()
         self._losses: list[Loss] = []
+        self._holds: list[Hold] = []
         self._lost_share = 0.0
         self._delay_s = 0.0
         self._listener: asyncio.Server | None = None
@@ -83,6 +106,15 @@ class Proxy:
         loss = Loss(kind, nth)
         self._do(lambda: self._losses.append(loss))
         return loss
+
+    def hold_next(self, nth: int, *, is_before: bool) -> Hold:
+        """Let a connection stand still at the ``nth`` command of all; see :class:`Hold`.
+
+        It stands until :meth:`end_stalled`, and what was held is never passed on.
+        """
+        hold = Hold(nth, is_before=is_before)
+        self._do(lambda: self._holds.append(hold))
+        return hold
 
     def lose_share(self, share: float) -> None:
         """Lose this share of all replies from now on, 0 to 1."""
@@ -147,6 +179,11 @@ class Proxy:
         is_lost = any(chosen) or chance.random() < self._lost_share
         (self.lost if is_lost else self.replies)[kind] += 1
         return is_lost
+
+    def is_held(self, *, is_command: bool) -> bool:
+        """Decide about one command or reply. For the connections."""
+        met = [hold.meets(is_command=is_command) for hold in self._holds]
+        return any(met)
 
     async def pause(self) -> None:
         """Wait as long as anything that arrives is held. For the connections."""
@@ -234,8 +271,8 @@ class _Connection:
     async def carry(self, from_client: asyncio.StreamReader, server: asyncio.StreamReader) -> None:
         """Carry both ways until either end closes, or a reply is lost."""
         ways: list[asyncio.Future[object]] = [
-            asyncio.ensure_future(self._carry(from_client, self._pass_command)),
-            asyncio.ensure_future(self._carry(server, self._pass_reply)),
+            asyncio.ensure_future(self._carry(from_client, is_command=True)),
+            asyncio.ensure_future(self._carry(server, is_command=False)),
             asyncio.ensure_future(self._ended.wait()),
         ]
         try:
@@ -253,17 +290,18 @@ class _Connection:
         self._client.transport.abort()
         self._server.transport.abort()
 
-    async def _carry(
-        self, source: asyncio.StreamReader, forward: Callable[[bytes], asyncio.StreamWriter | None]
-    ) -> None:
+    async def _carry(self, source: asyncio.StreamReader, *, is_command: bool) -> None:
+        forward = self._pass_command if is_command else self._pass_reply
         stream = bytearray()
         with contextlib.suppress(ConnectionError):
             while chunk := await source.read(_CHUNK):
                 await self._proxy.pause()
-                await self.flowing.wait()
                 stream += chunk
                 start = 0
                 while (end := end_of(stream, start)) is not None:
+                    if self._proxy.is_held(is_command=is_command):
+                        self.flowing.clear()
+                    await self.flowing.wait()
                     writer = forward(bytes(stream[start:end]))
                     if writer is None:
                         return
@@ -271,7 +309,7 @@ class _Connection:
                     await writer.drain()
                 del stream[:start]
 
-    def _pass_command(self, command: bytes) -> asyncio.StreamWriter:
+    def _pass_command(self, command: bytes) -> asyncio.StreamWriter | None:
         self._asked.append(kind_of(command))
         self._server.write(command)
         return self._server
