@@ -68,7 +68,8 @@ class Fleet:
     def _run(self) -> None:
         renew_at_s = 0.0
         while True:
-            self._changed.wait(_LOOK_EACH_S)
+            # A lease shorter than three looks must be renewed in time as well.
+            self._changed.wait(min(_LOOK_EACH_S, self._settings.lease_s / 3))
             self._changed.clear()
             try:
                 self._bury_all()

@@ -5,10 +5,11 @@ from faults.matrix.plan import Figure, Plan, Result, Row
 from faults.matrix.stage import Stage
 from inferq.contract.errors import Crashed
 
-_TIMES_LEASE = 2.5
+_LEASE_S = 0.6
+_TIMES_LEASE = 3.0
 _BATCH_TIMEOUT_S = 1.0
 _MAX_ATTEMPTS = 2
-_PROCESSES = 2
+_GROUPS = 2
 
 
 def run(plan: Plan) -> Result:
@@ -25,13 +26,19 @@ def _slower_than_lease(stage: Stage, model: str) -> None:
     """Run calls of a model that last longer than the lease; nobody may take them for dead."""
     plan = stage.plan
     calls_each = 2
-    size = -(-int(plan.requests * 0.3) // (calls_each * _PROCESSES))
-    group = stage.workers(
-        _PROCESSES, model=model, pause_ms=_TIMES_LEASE * plan.lease_s * 1000, max_batch_size=size
-    )
+    size = -(-int(plan.requests * 0.3) // (calls_each * _GROUPS))
+    # Each with a parent of its own, which would recover what the other failed to renew.
+    groups = [
+        stage.workers(
+            1, model=model, pause_ms=_TIMES_LEASE * _LEASE_S * 1000, max_batch_size=size,
+            lease_s=_LEASE_S,
+        )
+        for _ in range(_GROUPS)
+    ]  # fmt: skip
     with stage.load(0.3, block=size, window=size):
         pass
-    stage.stop(group)
+    for group in groups:
+        stage.stop(group)
     metrics = stage.bare.metrics()
     for field in ("recovered", "discarded"):
         if metrics.get(field):
@@ -41,7 +48,7 @@ def _slower_than_lease(stage: Stage, model: str) -> None:
 
 def _hang(stage: Stage) -> None:
     group = stage.workers(
-        _PROCESSES, model="Hanger", batch_timeout_s=_BATCH_TIMEOUT_S, max_attempts=_MAX_ATTEMPTS
+        model="Hanger", batch_timeout_s=_BATCH_TIMEOUT_S, max_attempts=_MAX_ATTEMPTS
     )
     # A few: each costs its worker a batch_timeout and a start, as often as is allowed.
     stage.ledger.mark_each = int(stage.plan.requests * 0.4) // max(1, stage.plan.repeats // 4)
