@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint bench schema clean
+.PHONY: demo test faults lint bench schema clean
 .DEFAULT_GOAL := test
 
 $(READY): pyproject.toml
@@ -19,6 +19,9 @@ demo: $(READY)  ## two workers on a private server, every held-out digit sent an
 
 test: $(READY)  ## the whole suite, on servers it starts itself
 	$(BIN)/python -m pytest
+
+faults: $(READY)  ## the fault matrix: what dies, freezes, drops and doubles, at full length
+	$(BIN)/python tests/faults/run.py $(FAULTS)
 
 lint: $(READY)  ## formatter, linter, types, import law
 	$(BIN)/ruff format --check .

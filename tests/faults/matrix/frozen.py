@@ -17,7 +17,7 @@ def run(plan: Plan) -> Result:
         with stage.load() as load:
             # A worker looks after others only after a whole lease without a break.
             time.sleep(plan.lease_s)
-            while load.is_short or len(waits_s) < max(2, plan.repeats // 2):
+            while load.is_short or len(waits_s) < max(1, plan.repeats // 2):
                 groups.reverse()
                 waits_s.append(_freeze_past_lease(stage, groups[0]))
         stage.notes.append(f"{len(waits_s)} times parent and children frozen, and thawed late")

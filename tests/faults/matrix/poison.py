@@ -11,7 +11,7 @@ _EACH = 1_000
 
 def run(plan: Plan) -> Result:
     """Send poison among good requests; it is answered ``crashed`` and nothing else is."""
-    each = min(_EACH, plan.requests // 2)
+    each = min(_EACH, plan.requests * 2 // 3)
     ledger = Ledger(mark_each=each, marked=str(Crashed.code))
     with Stage(plan, ledger=ledger) as stage:
         groups = [stage.workers(model="Poison") for _ in range(2)]

@@ -25,7 +25,7 @@ def run(plan: Plan) -> Result:
 def _slower_than_lease(stage: Stage, model: str) -> None:
     """Run calls of a model that last longer than the lease; nobody may take them for dead."""
     plan = stage.plan
-    calls_each = 2
+    calls_each = min(3, plan.repeats)
     size = -(-int(plan.requests * 0.3) // (calls_each * _GROUPS))
     # Each with a parent of its own, which would recover what the other failed to renew.
     groups = [
