@@ -73,8 +73,9 @@ def client(sim: Simulation, ids: Sequence[str], lane: str) -> Body:
             yield Pause(sim.random.randint(0, 500))
             cancel = sim.calls.cancel(request, reply=f"cancelled:{request}")
             (told,) = yield from sure(cancel)
-            if told == 1 and not sim.failovers:
-                sim.truth.withdrawn.add(request)
+            assert sim.failovers or told != -1, "an accepted request is unknown"
+            if not sim.failovers:
+                (sim.truth.withdrawn if told else sim.truth.kept).add(request)
     while True:
         yield Pause(300)
         read = Read(("MGET", *(sim.keys.reply(request) for request in ids)))
@@ -176,6 +177,7 @@ class Worker:
             self._number = self._floor = answer[1] + 1
             return None
         assert len(answer) <= 4 + 2 * WANT, "a batch exceeds its maximum"
+        assert not answer[3] & 8 or len(answer) == 5, "a suspect is not alone"
         return answer if len(answer) > 4 else None
 
     def _serve(self, answer: Any) -> Asking:

@@ -118,6 +118,7 @@ def check_replies(sim: Simulation, found: dict[str, str]) -> None:
         if not sim.failovers:
             assert kind != "succeeded" or truth.ran[request]
             assert request not in truth.withdrawn or kind == "cancelled"
+            assert request not in truth.kept - truth.withdrawn or kind != "cancelled"
             assert truth.killed[request] <= MAX_ATTEMPTS
     # A late copy of a submission that was refused may be accepted, and so may another client's.
     late = {key for call in truth.copied if call.script == "submit" for key in call.keys}

@@ -45,7 +45,8 @@ class Truth:
         buried: worker ids that were recovered as lapsed or dead.
         ran: how often each request was run; killed: how many processes each took with it.
         asked: how many clients submit a request.
-        accepted, refused, withdrawn: what they were told.
+        accepted, refused: what they were told of a submission.
+        withdrawn, kept: what they were told of a cancellation.
         copied: calls of which a copy came late, whatever their sender was told.
         batches: closing completions that ran.
     """
@@ -58,6 +59,7 @@ class Truth:
     accepted: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
     withdrawn: set[str] = field(default_factory=set)
+    kept: set[str] = field(default_factory=set)
     copied: list[Call] = field(default_factory=list)
     batches: int = 0
 
