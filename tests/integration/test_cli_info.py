@@ -44,6 +44,17 @@ class TestInfo:
         assert "\x1b[" in inferq("info", env={"FORCE_COLOR": "1"}).out
         assert "\x1b[" not in inferq("info", "--no-color", env={"FORCE_COLOR": "1"}).out
 
+    def test_one_bad_key_hides_no_other_model(
+        self, inferq: Commands, workers: Workers, client: redis.Redis, prefix: str
+    ) -> None:
+        """A model whose key is another program's is named, and the others are shown."""
+        workers.publish(Doubler())
+        workers.publish(Gate())
+        client.set(f"{prefix}:gate", "somebody else's")
+        done = inferq("info", "--json")
+        assert [each["model"] for each in done.objects] == ["doubler"]
+        assert f"key '{prefix}:gate'" in done.err
+
     def test_for_programs(
         self, inferq: Commands, workers: Workers, npy: Callable[..., Path]
     ) -> None:

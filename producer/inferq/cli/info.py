@@ -59,14 +59,17 @@ def info(
 
         def look() -> list["ModelInfo"]:
             found = []
+            unfit = []
             for name in names or reader.models():
                 try:
                     found.append(reader.read(name))
                 except ServerUnfit as error:
-                    # One model's key is another program's; the others are as they were.
-                    if names:
-                        raise
-                    say(sentence(error))
+                    unfit.append(error)
+            # One model's key is another program's; the others are as they were.
+            if unfit and (names or not found):
+                raise unfit[0]
+            for each in unfit:
+                say(sentence(each))
             return found
 
         if pause_s is not None:
