@@ -19,11 +19,14 @@ _KEY = CERTIFICATE.with_name("key.pem")
 
 
 async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        while data := await source.read(65_536):
-            sink.write(data)
-            await sink.drain()
-    sink.close()
+    try:
+        with contextlib.suppress(OSError):
+            while data := await source.read(65_536):
+                sink.write(data)
+                await sink.drain()
+    finally:
+        # Also when it is cancelled: a stream left open is complained about by a later test.
+        sink.close()
 
 
 @contextlib.contextmanager
@@ -34,8 +37,9 @@ def encrypted(socket_path: str) -> Iterator[int]:
     loop = asyncio.new_event_loop()
 
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        up_reader, up_writer = await asyncio.open_unix_connection(socket_path)
-        await asyncio.gather(_copy(reader, up_writer), _copy(up_reader, writer))
+        with contextlib.closing(writer):
+            up_reader, up_writer = await asyncio.open_unix_connection(socket_path)
+            await asyncio.gather(_copy(reader, up_writer), _copy(up_reader, writer))
 
     server = loop.run_until_complete(asyncio.start_server(connect, "127.0.0.1", 0, ssl=context))
     thread = threading.Thread(target=loop.run_forever)
