@@ -1,6 +1,6 @@
 """Every kind of address leads a worker and a producer to the same queue."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import redis
@@ -8,7 +8,6 @@ import redis
 from inferq import Producer, ServerUnfit
 from inferq_worker import Worker
 from inferq_worker.settings import WorkerSettings
-from support.encrypted import CERTIFICATE, encrypted
 from support.servers import PrivateServer
 from support.workers import Doubler
 
@@ -20,12 +19,6 @@ def server(private_server: Callable[..., PrivateServer]) -> PrivateServer:
     with redis.Redis.from_url(made.url) as client:
         client.execute_command("ACL", "SETUSER", "ann", "on", ">s3cr/t", "~*", "&*", "+@all")
     return made
-
-
-@pytest.fixture
-def tls_port(server: PrivateServer) -> Iterator[int]:
-    with encrypted(str(server.socket)) as port:
-        yield port
 
 
 def asked_and_answered(url: str) -> list[int]:
@@ -57,12 +50,6 @@ def test_wrong_password(server: PrivateServer) -> None:
         producer.infer("doubler", [1])
     assert "ann:***@" in str(raised.value)
     assert "wr0ng" not in str(raised.value)
-
-
-def test_tls(tls_port: int) -> None:
-    """TLS, with the server's certificate checked against a given authority."""
-    url = f"rediss://localhost:{tls_port}/0?ssl_ca_certs={CERTIFICATE}"
-    assert asked_and_answered(url) == [2, 4]
 
 
 def test_another_database(server: PrivateServer) -> None:
