@@ -64,10 +64,15 @@ GONE = [
     ),
     Case(
         "a suspect that was not started is not charged",
-        LAPSED | {"claims": {"claimed:w:1": "w suspect"}, "claimed:w:1": ["2|s"]},
+        LAPSED
+        | {
+            "claims": {"claimed:w:1": "w suspect"},
+            "claimed:w:1": ["2|s"],
+            "suspects": ["1|t"],
+        },
         {},
         [1, 0],
-        {"suspects": ["2|s"], **FORGOTTEN},
+        {"suspects": ["1|t", "2|s"], **FORGOTTEN},
     ),
     Case(
         "a suspect that was started is",
@@ -133,6 +138,13 @@ GONE = [
     Case(
         "an empty claim: its record goes",
         LAPSED | {"claimed:w:1": None},
+        {},
+        [0, 0],
+        FORGOTTEN,
+    ),
+    Case(
+        "nothing was set free, and no bell is rung",
+        LAPSED | {"claimed:w:1": None, "normal": None},
         {},
         [0, 0],
         FORGOTTEN,
@@ -295,13 +307,13 @@ def test_limit_beside_a_suspect(queue: Queue) -> None:
         LAPSED
         | {
             "claims": {"claimed:w:1": "w", "claimed:w:2": "w started"},
-            "claimed:w:2": ["2|s", "x|y"],
+            "claimed:w:2": ["2|s", "7|forged"],
         }
     )
     lists = [queue.key("claimed:w:1"), queue.key("claimed:w:2")]
     assert queue.run(queue.calls.recover(*lists, limit=2)) == [3, 1]
     assert queue.run(queue.calls.recover(*lists, limit=2)) == [1, 0]
-    assert queue.state()["suspects"] == ["1|a", "1|b", "3|s", "1|x|y"]
+    assert queue.state()["suspects"] == ["1|a", "1|b", "3|s", "1|7|forged"]
 
 
 @pytest.mark.parametrize("how", ["lapsed", "dead", "leave"])
@@ -374,6 +386,13 @@ def test_one_before_the_last_resort(queue: Queue) -> None:
     queue.put(LAPSED | {"claims": {"claimed:w:1": "w started"}, "claimed:w:1": ["3|a"]})
     queue.run(queue.calls.recover(last_resort=5))
     assert queue.state()["suspects"] == ["4|a"]
+
+
+def test_last_resort_without_counters(queue: Queue) -> None:
+    """Counters of another type do not keep a request from the dead list."""
+    queue.put(LAPSED | {"metrics": "a string"})
+    assert queue.run(queue.calls.recover(last_resort=1)) == [2, 0]
+    assert len(queue.state()["dead"]) == 2
 
 
 def test_last_resort_cuts_the_message(queue: Queue) -> None:

@@ -98,6 +98,13 @@ CASES = [
         GONE,
     ),
     Case(
+        "no bell for nothing",
+        ORDINARY | {"normal": None},
+        {"keep": 3},
+        0,
+        {},
+    ),
+    Case(
         "a bell is rung for what was put back",
         ORDINARY | {"normal": None},
         {},

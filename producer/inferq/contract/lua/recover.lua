@@ -110,13 +110,11 @@ end
 
 local lists = {}
 for at = 10, #KEYS do
+  -- The name is enough: a list may have lost its record, never its name.
   local owner, number = string.match(KEYS[at], ':claimed:([%w._-]+):(%d+)$')
-  local record = redis.call('HGET', claims, KEYS[at])
-  if record then
-    owner = string.match(record, '^%S+')
-  end
   if owner == worker then
-    lists[#lists + 1] = { key = KEYS[at], number = tonumber(number or 0), record = record }
+    local record = redis.call('HGET', claims, KEYS[at])
+    lists[#lists + 1] = { key = KEYS[at], number = tonumber(number), record = record }
   end
 end
 -- What goes to a head goes newest first, what goes to a tail oldest first: the order is kept.
