@@ -19,6 +19,8 @@ from faults.matrix.rows import ROWS  # noqa: E402
 from faults.matrix.table import in_markdown, on_terminal, write_between_marks  # noqa: E402
 from inferq.server_binary import find_binary  # noqa: E402
 
+_TABLE_WIDTH = 120
+
 
 def main(
     *,
@@ -50,7 +52,9 @@ def main(
         ]
         Console().print_json(json.dumps({"server": str(plan.binary), "seed": seed, "rows": shown}))
     else:
-        Console(highlight=False).print(on_terminal(results))
+        # Wide enough for one line a row, also where the output is a file.
+        width = max(progress.width, _TABLE_WIDTH)
+        Console(highlight=False, width=width).print(on_terminal(results))
     if markdown is not None:
         command = f"make faults` on {plan.binary}, seed `{seed}"
         write_between_marks(markdown, in_markdown(results, command))
@@ -67,9 +71,9 @@ def _run(row: Row, plan: Plan, progress: Console) -> Result:
             result = Result(0, 0, 0, 0, 0, wrong=(f"broke off: {error!r}",))
     progress.print(f"{row.number}. {row.fault}: {result.answered:,} in {result.took_s:.0f} s")
     for line in (*map(str, result.figures), *result.notes):
-        progress.print(f"   {line}", markup=False)
+        progress.print(f"   {line}", markup=False, soft_wrap=True)
     for line in (*result.broken, *result.late):
-        progress.print(f"   FALLS SHORT: {line}", style="bold red", markup=False)
+        progress.print(f"   FALLS SHORT: {line}", style="bold red", markup=False, soft_wrap=True)
     return result
 
 

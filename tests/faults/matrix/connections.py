@@ -47,7 +47,8 @@ def _stall(stage: Stage) -> Figure:
     stalled = 0
     with stage.load(0.2) as load:
         while load.is_short or len(waits_s) < max(1, stage.plan.repeats // 5):
-            stage.until_answering()
+            # Time to work between two outages, or senders would wait for ever with good reason.
+            time.sleep(stage.plan.lease_s)
             stalled += stage.proxy.stall()
             # What the server had taken already is answered at once, and tells nothing.
             time.sleep(1.0)

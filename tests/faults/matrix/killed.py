@@ -16,7 +16,7 @@ def run(plan: Plan) -> Result:
         group = stage.workers(max_attempts=_MAX_ATTEMPTS)
         waits_s: list[float] = []
         with stage.load() as load:
-            while load.is_short or len(waits_s) < plan.repeats:
+            while load.is_short or len(waits_s) < 3 * plan.repeats:
                 stage.pause(0.1, 1.2)
                 since_s = time.monotonic()
                 pid = group.kill_child(stage.chance)

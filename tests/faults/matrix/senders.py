@@ -16,7 +16,7 @@ def run(plan: Plan) -> Result:
     with Stage(plan) as stage:
         stage.workers(pause_ms=0)
         # A sender that lives does its part beside.
-        kills = max(plan.repeats, 2)
+        kills = 2 * plan.repeats
         each = max(sender.BLOCK_EACH, plan.requests // (2 * kills))
         fates = {"absent": 0, "known": 0}
         with stage.load(0.5, senders=1):

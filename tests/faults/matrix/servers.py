@@ -18,7 +18,7 @@ from support.waiting import until
 _LOAD_DELAY_US = 20
 _BACK_WITHIN_S = 5.0
 _MAX_ATTEMPTS = 50
-_WORDS = ("LOADING", "READONLY", "UNBLOCKED")
+_WORDS = ("LOADING", "READONLY")
 
 
 def run(plan: Plan) -> Result:
@@ -49,6 +49,7 @@ def _kept(plan: Plan) -> Result:
                 name = fault.__name__.strip("_").replace("_", " ")
                 waits_s[name] = max(waits_s.get(name, 0.0), stage.until_answering())
                 done += 1
+        waits_s["demote while all wait"] = _demote_idle(stage)
         stage.figures = [
             Figure("answers go on after the server is back", max(waits_s.values()), _BACK_WITHIN_S)
         ]
@@ -84,6 +85,17 @@ def _demote(stage: Stage) -> None:
     stage.bare.client.replicaof("127.0.0.1", free_port())
     stage.pause(0.2, 0.5)
     stage.bare.client.replicaof("NO", "ONE")
+
+
+def _demote_idle(stage: Stage) -> float:
+    """Do the same while all workers are blocked: their block is ended with an error."""
+    stage.until_drained()
+    until(lambda: any(each["cmd"] == "blmove" for each in stage.bare.client.client_list()))
+    _demote(stage)
+    since_s = time.monotonic()
+    stage.push()
+    stage.until_drained()
+    return time.monotonic() - since_s
 
 
 def _failover(stage: Stage) -> None:

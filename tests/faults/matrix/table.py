@@ -21,7 +21,7 @@ def on_terminal(results: Results) -> Table:
     """Build the table for a terminal."""
     table = Table(title="Fault matrix", title_justify="left")
     for place, head in enumerate(_HEADS):
-        table.add_column(head, justify="left" if place == 1 else "right")
+        table.add_column(head, justify="left" if place == 1 else "right", no_wrap=place == 1)
     for row, result in results.items():
         failed = bool(result.broken or result.late)
         table.add_row(*_cells(row, result), style="bold red" if failed else None)

@@ -49,6 +49,9 @@ class Witness:
 
     def _listen(self) -> None:
         with redis.Redis.from_url(self._url) as client:
+            # A server that loads its data takes subscriptions, and tells of every command in its
+            # file as if it were new. It does not answer this.
+            client.ping()
             client.config_set("notify-keyspace-events", "K$")
             # The default cuts a listener off that lags by 8 MB for a minute.
             client.config_set("client-output-buffer-limit", "pubsub 0 0 0")
