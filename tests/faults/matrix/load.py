@@ -108,17 +108,18 @@ class Load:
             self._failures.append(failure)
 
     def _send(self, producer: AnyProducer, chance: random.Random) -> None:
-        under_way: deque[AnyHandle] = deque()
+        # With the time beyond which nobody waits.
+        under_way: deque[tuple[AnyHandle, float]] = deque()
         while not self._enough.is_set():
             for handle in self._submit(producer, chance):
-                under_way.append(handle)
+                under_way.append((handle, time.monotonic() + _GIVE_UP_S))
                 if chance.random() < self._habits.cancel_share:
                     self._cancel(handle)
             while len(under_way) > self._habits.window:
-                self._settle(under_way.popleft())
+                self._settle(*under_way.popleft())
             time.sleep(self._habits.pause_s if self.is_short else _IDLING_S)
         while under_way:
-            self._settle(under_way.popleft())
+            self._settle(*under_way.popleft())
 
     def _submit(self, producer: AnyProducer, chance: random.Random) -> list[AnyHandle]:
         """Submit the next block and enter in the ledger what is known of it."""
@@ -150,17 +151,21 @@ class Load:
             return
         self._ledger.expect(handle.id, cancelled if was_in_time else usual)
 
-    def _settle(self, handle: AnyHandle) -> None:
+    def _settle(self, handle: AnyHandle, give_up_s: float) -> None:
         """Wait for a reply, however often the server goes away meanwhile."""
-        give_up_s = time.monotonic() + _GIVE_UP_S
-        while time.monotonic() < give_up_s:
+        while True:
+            left_s = give_up_s - time.monotonic()
             try:
-                self._ledger.saw(handle.id, handle.result(timeout=_WAIT_S))
+                self._ledger.saw(handle.id, handle.result(max(0.05, min(_WAIT_S, left_s))))
             except (NoReply, Unavailable):
-                continue
+                if left_s <= 0:
+                    self._ledger.silent.add(handle.id)
+                    return
             except NotFound:
                 self._ledger.forgotten.add(handle.id)
+                return
             except InferqError as error:
                 self._ledger.saw(handle.id, error)
-            return
-        self._ledger.silent.add(handle.id)
+                return
+            else:
+                return
